@@ -364,7 +364,7 @@ impl FrameRange {
         }
     }
 
-    /// The same range in bytes.
+    /// The range in bytes.
     ///
     /// # Panics
     /// Where it ends after frame 2^52 - 1, see [`Frame::addr`].
@@ -375,7 +375,7 @@ impl FrameRange {
         }
     }
 
-    /// The same range in bytes, if 64 bits hold both ends.
+    /// The range in bytes, if 64 bits hold both ends.
     ///
     /// ```
     /// use firstlight::addr::{FrameRange, PhysRange};

@@ -93,13 +93,13 @@ impl Row {
         }
     }
 
-    /// The same, described.
+    /// With a description.
     pub(crate) const fn help(mut self, help: &'static str) -> Self {
         self.help = help;
         self
     }
 
-    /// The same, powers of two only.
+    /// Of powers of two only.
     pub(crate) const fn power_of_two(mut self) -> Self {
         self.power_of_two = true;
         self

@@ -30,7 +30,7 @@ impl Frequency {
         }
     }
 
-    /// The same, refused unless a processor's counter may run at it: from 1 MHz
+    /// So many ticks a second, refused unless a processor's counter may run at it: from 1 MHz
     /// to 20 GHz.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ pub fn entries(table: &[u8]) -> Result<impl Iterator<Item = MapEntry> + Clone, P
     entries_of(table, ENTRY_BYTES)
 }
 
-/// The same for entries that are followed by something else, `entry_bytes`
+/// The entries of a table whose entries are followed by something else, `entry_bytes`
 /// apart (at least [`ENTRY_BYTES`]).
 pub(super) fn entries_of(
     table: &[u8],

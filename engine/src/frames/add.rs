@@ -141,8 +141,8 @@ impl<'m> Frames<'m> {
         self.add_with(range, Content::Unknown)
     }
 
-    /// The same, for memory that is known to hold zeros: that of a virtual machine that was never
-    /// touched.
+    /// Memory that came, as [`Frames::add`], and what it holds: zeros, if it is that of a virtual machine that
+    /// was never touched.
     ///
     /// # Errors
     /// As [`Frames::add`].
@@ -163,7 +163,7 @@ impl<'m> Frames<'m> {
         let mut left = frames;
         let (mut freed, mut news) = (Ok(()), frames.count());
         while let Some((segment, part)) = self.nodes.segments.next_home(&mut left, of) {
-            if segment.come(part, content) {
+            if segment.populate(part, content) {
                 self.nodes.count(segment, part.count().cast_signed());
                 news += u64::from(HUGE_FRAMES);
             } else {
@@ -193,7 +193,7 @@ impl<'m> Frames<'m> {
         let frames = self.unpin(range, None, |_| false)?;
         let mut left = frames;
         while let Some((segment, _)) = self.nodes.segments.next_home(&mut left, None) {
-            if segment.come(FrameRange::EMPTY, Content::Unknown) {
+            if segment.populate(FrameRange::EMPTY, Content::Unknown) {
                 // What is added next is looked for at once. Release, as in `add`.
                 let news = u64::from(HUGE_FRAMES);
                 self.nodes.added.fetch_add(news, Ordering::Release);

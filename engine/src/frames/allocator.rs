@@ -54,7 +54,7 @@ impl<'m> Frames<'m> {
             let (node, zone) = marks.zone();
             marks.set_free_frames(self.zone_statistics(node, zone).free_frames);
         }
-        self.nodes.marks = zones;
+        self.nodes.segments.zones.set_marks(zones);
         self
     }
 
@@ -270,7 +270,7 @@ impl<'m> Frames<'m> {
         range::free(&self.nodes, range)
     }
 
-    /// The same, and says what all of it holds.
+    /// Frees all frames of `range`, as [`Frames::free_frames`], and says what all of it holds.
     ///
     /// # Errors
     /// As [`Frames::free_frames`].

@@ -239,9 +239,9 @@ impl<'m> Frames<'m> {
                 left = less;
                 cursor.words += 1;
                 let (word, frames) = (segment.giant(giant), segment.giant_frames(giant));
-                sum += match word.state {
+                sum += match word.state() {
                     GiantState::Free => frames.count(),
-                    GiantState::Split => u64::from(word.free) * u64::from(HUGE_FRAMES),
+                    GiantState::Split => u64::from(word.free()) * u64::from(HUGE_FRAMES),
                     GiantState::Opening | GiantState::Allocated => 0,
                 };
                 cursor.next = frames.end().min(segment.frames.end());
@@ -345,7 +345,7 @@ impl Search {
         next: &mut Frame,
     ) -> Option<Frame> {
         let word = segment.giant(giant);
-        match word.state {
+        match word.state() {
             GiantState::Free if self.order == GIANT_ORDER => self.whole(segment, giant, word, next),
             GiantState::Free if word.may_hold(self.content) => {
                 let below = || self.huges(segment, giant, next).ok_or(Miss::Nothing);
@@ -392,10 +392,10 @@ impl Search {
             }
             at += block.frames();
             let content = self.content;
-            let fits = |bits| Huge::is_free_in(bits) && Huge::content_in(bits) == content;
+            let fits = |word: Huge| word.is_free() && word.content() == content;
             let mut huges = segment.huges_of(block);
             if block.range().start() >= inside.start()
-                && huges.all(|huge| fits(segment.huge_bits(huge)))
+                && huges.all(|huge| fits(segment.huge(huge)))
                 && take(segment, block, content)
             {
                 *next = Frame::new(at);
@@ -414,8 +414,8 @@ fn take(segment: &Segment<'_>, block: Block, content: Content) -> bool {
         return segment.take_huges(block, purpose).is_ok();
     }
     let huge = segment.huge_of(block.start);
-    let bits = segment.huge_bits(huge);
-    Huge::is_free_in(bits)
-        && Huge::content_in(bits) == content
-        && segment.take_free_huge(huge, bits, purpose).is_ok()
+    let word = segment.huge(huge);
+    word.is_free()
+        && word.content() == content
+        && segment.take_free_huge(huge, word, purpose).is_ok()
 }

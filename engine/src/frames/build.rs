@@ -11,8 +11,9 @@ use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
 use super::word::Bitmap;
 use super::word::geometry::{GIANT_ORDER, HUGES};
+use super::zone::record::Zones;
 use super::zone::segment::{ONE_ZONE, ZoneSegment};
-use super::zone::{Heads, Nodes, Segments};
+use super::zone::{Nodes, Segments};
 #[cfg(feature = "hotplug")]
 use crate::addr::Frame;
 use crate::addr::FrameRange;
@@ -195,7 +196,7 @@ impl SegmentSpan {
         }
     }
 
-    /// The same for memory of a window: all of it is absent, and its list says so.
+    /// Lays out the tables of a window's segment: all of it is absent, and its list says so.
     fn of_window<'m>(self, tables: &mut Carver<'m>) -> Option<ZoneSegment<'m>> {
         let pinned = Pinned::of(tables.table::<Entry>(WINDOW_LIST)?, self.frames)?;
         let mut pinned = Some(pinned);
@@ -370,7 +371,7 @@ impl<'m> Frames<'m> {
         Self::build_with(layout, Early(platform))
     }
 
-    /// The same with the tables in `memory`, which is no part of what `layout` has free; nothing
+    /// Builds the allocator, as [`Frames::build`], with its tables in `memory`, which is no part of what `layout` has free; nothing
     /// of it need be initialised. Needs no [`Platform`].
     ///
     /// # Errors
@@ -435,11 +436,11 @@ impl<'m> Frames<'m> {
         if !zero.is_empty() {
             all.iter_mut().for_each(|segment| segment.set_zero(zero));
         }
-        let heads = directory.slice(nodes, |_| Some(Heads::default()));
-        let heads = heads.ok_or(too_large)?;
+        let zones = directory.slice(nodes, |_| Some(Zones::default()));
+        let zones = zones.ok_or(too_large)?;
         drop(spans);
 
-        let segments = Segments::new(all, heads);
+        let segments = Segments::new(all, zones);
         Ok(Self::of_segments(layout, segments, lists.pinned, metadata))
     }
 
@@ -456,7 +457,6 @@ impl<'m> Frames<'m> {
                 layout,
                 pinned,
                 added: AtomicU64::new(0),
-                marks: &[],
                 hooks: None,
                 reported_is_zero: AtomicBool::new(false),
             },
@@ -620,7 +620,7 @@ impl Directory {
     fn bytes(&self) -> Option<u64> {
         sum([
             Carver::bytes_for::<ZoneSegment<'_>>(self.segments as u64),
-            Carver::bytes_for::<Heads>(self.nodes as u64),
+            Carver::bytes_for::<Zones>(self.nodes as u64),
             Carver::bytes_for::<NodeTables<'_>>(self.nodes as u64),
             Carver::bytes_for::<FrameRange>(self.taken as u64),
             Carver::bytes_for::<Entry>(self.pinned as u64),

@@ -5,7 +5,7 @@ use super::find::Frames;
 use super::request::Request;
 use super::search::batch::{self, Batch};
 use super::segment::window::Window;
-use super::zone::give::Near;
+use super::zone::give::Local;
 use crate::addr::{Frame, Order};
 
 impl Frames<'_> {
@@ -113,8 +113,8 @@ impl Frames<'_> {
         let mut refused = Ok(());
         let mut freed = pages.len() as i64;
         let window = &Window::empty(segment);
-        let near = Near { segment, window };
-        nodes.give(order, pages, &near, &mut |frame| {
+        let local = Local { segment, window };
+        nodes.give(order, pages, &local, &mut |frame| {
             freed -= 1;
             refused = refused.and(Err(BlockError::NotAllocated { frame, order }));
         });

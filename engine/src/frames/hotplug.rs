@@ -312,14 +312,14 @@ impl<'m> Frames<'m> {
             return Err(self.no_tables(range, left.start()).into());
         }
         // From here on no other call adds it.
-        let kept = one.keep(frames);
-        kept.map_err(|frame| AddError::Present { range, frame })?;
+        let held = one.hold(frames);
+        held.map_err(|frame| AddError::Present { range, frame })?;
         if let Some(frame) = self.first_offline(frames) {
             return Err(AddError::Present { range, frame }.into());
         }
         let mut left = frames;
         while let Some((segment, part)) = next_home(&mut left) {
-            segment.come_offline(part);
+            segment.populate_offline(part);
         }
         one.count(frames.count().cast_signed());
         Ok(())
@@ -370,7 +370,7 @@ impl<'m> Frames<'m> {
         unpinned.map_err(|why| self.not_unpinned(range, why))?;
         let mut left = frames;
         while let Some((_, to, part)) = next_move(&mut left) {
-            if to.come(part, Content::Unknown) {
+            if to.populate(part, Content::Unknown) {
                 self.nodes.count(to, part.count().cast_signed());
             } else {
                 // As `online`.
@@ -378,7 +378,7 @@ impl<'m> Frames<'m> {
             }
             let others = segments.homes_at(part.start());
             let others = others.filter(|other| !core::ptr::eq(*other, to));
-            let moved: u64 = others.map(|other| other.leave(part)).sum();
+            let moved: u64 = others.map(|other| other.remove_offline(part)).sum();
             // What was offline in the segment itself.
             to.count_offline(-(part.count() - moved).cast_signed());
         }

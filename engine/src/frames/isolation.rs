@@ -112,7 +112,7 @@ fn huges_in<'f, 'm>(
     })
 }
 
-/// The same, one by one.
+/// The huge frames with memory in `range`, one by one.
 fn each_in<'f, 'm>(
     shared: &'f Frames<'m>,
     range: FrameRange,
@@ -286,7 +286,7 @@ impl<'f, 'm> Isolation<'f, 'm> {
         Err(frame)
     }
 
-    /// The same, and the caller ends the isolation.
+    /// Makes all of it allocated, or nothing; the caller ends the isolation.
     #[cfg(feature = "hotplug")]
     pub(crate) fn take_words(mut self) -> Result<(), Frame> {
         self.take_all()?;

@@ -20,7 +20,7 @@
 //! | `zone/` | nodes and zones, the order of fallback, water marks |
 //! | `search/` | where in a segment free memory is found |
 //! | `segment/` | frames of one node and zone: the only code that changes giant and huge words |
-//! | `word/` | the words as values, and a huge frame's bitmap with its atomic steps |
+//! | `word/` | the words, newtypes over their bits, and a huge frame's bitmap with its atomic steps |
 //! | `request`, `error`, `metadata` | requests, errors, the cost of tables |
 //!
 //! All operations but [`Frames::validate`] may be called from any CPU at any time. Calls that
@@ -32,14 +32,16 @@
 //! # The rule of frees
 //!
 //! *No code frees frames that are not its own*: it allocated them, they were reserved as freeable for it,
-//! or their owner handed them over. A frame is a number, so [`Frames::free`] is safe and refuses most
-//! mistakes; but a free that breaks the rule makes frames free that are in use, and their
-//! next owner writes to them. So code that turns frames into references, or writes to them,
-//! has an unsafe promise of the rule: [`DirectMap::new`](crate::platform::DirectMap::new) and every other
+//! or their owner handed them over. To add memory is to free it, and to adopt it is to say whose it is: what
+//! is in use is not added ([`Frames::add`]), and only its owner adopts it ([`Frames::adopt`]). A frame is a
+//! number, so these calls are safe and refuse most mistakes; but one that breaks the rule makes frames free
+//! that are in use, and their next owner writes to them. So code that turns frames into references, or writes
+//! to them, has an unsafe promise of the rule: [`DirectMap::new`](crate::platform::DirectMap::new) and every other
 //! [`Platform`](crate::platform::Platform), [`MappedMemory::new`](crate::zeroing::MappedMemory::new) and every
 //! other [`Memory`](crate::zeroing::Memory), [`tables::map`](crate::tables::map), and what implements
 //! [`Hooks::zero`] or [`Host::report`](crate::reporting::Host::report).
-//! Tables and descriptors lie in memory that can't be freed at all.
+//! Tables and descriptors lie in memory that is reserved for ever, and is nobody's to adopt; or in memory that
+//! the caller provides, which is nobody's to add.
 
 mod add;
 mod allocator;

@@ -246,7 +246,7 @@ impl<'m> Frames<'m> {
             }
         }
         for (segment, _) in self.nodes.segments.parts(frames) {
-            segment.pinned().release_kept();
+            segment.pinned().release_undo_entries();
         }
         if let Err(why) = taken {
             one.undo();
@@ -272,7 +272,7 @@ impl<'m> Frames<'m> {
         let mut left = frames;
         while let Some((segment, part)) = self.nodes.segments.next_part(&mut left) {
             let (of_window, list) = (segment.is_of_window(), segment.pinned());
-            if of_window && !list.pin_kept(part) {
+            if of_window && !list.pin_undoable(part) {
                 let capacity = list.capacity();
                 return Err(OfflineError::ListFull { range, capacity });
             }
@@ -351,7 +351,7 @@ impl<'m> Frames<'m> {
         self.must_be_added(range, frames)?;
         let mut left = frames;
         while let Some((segment, part)) = self.nodes.segments.next_part(&mut left) {
-            segment.leave(part);
+            segment.remove_offline(part);
         }
         one.count(-frames.count().cast_signed());
         Ok(())
@@ -406,7 +406,7 @@ impl<'m> Frames<'m> {
         self.begin_any(range)
     }
 
-    /// The same for a range that need not be memory.
+    /// `range` in frames, which need not be memory, and no other call like this one until the second is dropped.
     pub(super) fn begin_any(
         &self,
         range: PhysRange,

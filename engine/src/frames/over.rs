@@ -9,8 +9,9 @@ use super::find::Frames;
 use super::metadata::Metadata;
 use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
+use super::zone::Segments;
+use super::zone::record::Zones;
 use super::zone::segment::ZoneSegment;
-use super::zone::{Heads, Segments};
 use crate::addr::{Frame, FrameRange};
 use crate::layout::{Layout, LayoutPolicy};
 use crate::node::{NodeId, ZoneKind};
@@ -71,7 +72,7 @@ impl<'m> Frames<'m> {
             table_bytes(part(span, 1)),
             table_bytes(part(span, 2)),
             Carver::bytes_for::<ZoneSegment<'_>>(ZONES.len() as u64),
-            Carver::bytes_for::<Heads>(1),
+            Carver::bytes_for::<Zones>(1),
             Carver::bytes_for::<Pinned<'_>>(1),
             Carver::bytes_for::<Entry>(Pinned::entries_for(ranges) as u64),
         ])
@@ -144,12 +145,12 @@ impl<'m> Frames<'m> {
         let all = carver.slice(parts(span).count(), |_| {
             left.next()?.segment(&mut tables, &[], pinned)
         })?;
-        let heads = carver.slice(1, |_| Some(Heads::default()))?;
+        let zones = carver.slice(1, |_| Some(Zones::default()))?;
         let metadata = Metadata {
             reserved_bytes: Self::bytes_for(span, ranges)?,
             ..Metadata::default()
         };
-        let segments = Segments::new(all, heads);
+        let segments = Segments::new(all, zones);
         Some(Self::of_segments(
             Layout::none(),
             segments,

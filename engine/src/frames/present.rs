@@ -107,7 +107,7 @@ impl<'m> Frames<'m> {
         None
     }
 
-    /// The same for `at` among pinned frames, up to the end of its giant frame at most: offline, or
+    /// What `at` is, a pinned frame, and frames in a row from there that are the same, up to the end of its giant frame at most: offline, or
     /// what the others are.
     #[cfg(feature = "hotplug")]
     fn use_of_pinned(

@@ -180,7 +180,7 @@ impl Request {
         self
     }
 
-    /// The same request for any content.
+    /// This request, for any content.
     pub(crate) const fn of_any_content(mut self) -> Self {
         self.zeroed = false;
         self
@@ -191,13 +191,13 @@ impl Request {
         IS_KEPT && self.zeroed
     }
 
-    /// The same request, which may not.
+    /// This request, which may not.
     pub(crate) const fn without_reserve(mut self) -> Self {
         self.from_reserve = false;
         self
     }
 
-    /// The same request, one of the engine's that another one follows: it drains nobody, and no
+    /// This request, one of the engine's that another one follows: it drains nobody, and no
     /// hook learns that it found nothing.
     pub(crate) const fn attempt(mut self) -> Self {
         self.is_attempt = true;
@@ -224,7 +224,7 @@ impl Request {
         self.mobility
     }
 
-    /// The same request for a block of another size.
+    /// This request, for a block of another size.
     pub(crate) const fn with_order(mut self, order: Order) -> Self {
         self.order = order;
         self

@@ -159,13 +159,13 @@ impl MapEntry {
         Some(Self::new(start, bytes, kind))
     }
 
-    /// The same entry with `attributes`.
+    /// This entry, with `attributes`.
     pub const fn with_attributes(mut self, attributes: Attributes) -> Self {
         self.attributes = attributes;
         self
     }
 
-    /// The same entry, marked as the parser's choice.
+    /// This entry, marked as the parser's choice.
     pub const fn with_doubt(mut self, doubt: Doubt) -> Self {
         self.doubt = Some(doubt);
         self

@@ -133,7 +133,9 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         let (Ok(bytes), Ok(phase)) = (usize::try_from(bytes), usize::try_from(phase)) else {
             return Err(too_large);
         };
-        let first = carver.room(bytes, LINE_BYTES, phase).ok_or(too_large)?;
+        let first = carver
+            .aligned_space(bytes, LINE_BYTES, phase)
+            .ok_or(too_large)?;
         let space = Space {
             first: first.cast(),
             is_zero,

@@ -180,7 +180,7 @@ impl<T: Descriptor> Memmap<'_, T> {
         self.describe_nodes(part, |_| true, job, list, workers, threads)
     }
 
-    /// The same for some of the nodes only.
+    /// Writes a part of some of the nodes only, as [`Self::describe_with`].
     ///
     /// # Errors
     /// As [`Self::describe_with`].

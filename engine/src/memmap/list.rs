@@ -21,7 +21,7 @@ pub(super) struct Added<'m, T> {
     pub(super) directory_bytes: u64,
     pub(super) reserved_bytes: u64,
     /// Removed. Released when it comes back.
-    gone: AtomicBool,
+    removed: AtomicBool,
     before: Option<&'m Added<'m, T>>,
 }
 
@@ -36,7 +36,7 @@ impl<'m, T> Added<'m, T> {
             range,
             directory_bytes,
             reserved_bytes,
-            gone: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             before: None,
         }
     }
@@ -75,10 +75,10 @@ impl<'m, T> Ranges<'m, T> {
     pub(super) fn added(&self) -> impl Iterator<Item = &'m Added<'m, T>> + Clone + use<'m, T> {
         // Acquire: pairs with `bring_back`.
         self.entries()
-            .filter(|added| !added.gone.load(Ordering::Acquire))
+            .filter(|added| !added.removed.load(Ordering::Acquire))
     }
 
-    /// The same, with those that are gone.
+    /// All that were added, with those that are gone.
     fn entries(&self) -> impl Iterator<Item = &'m Added<'m, T>> + Clone + use<'m, T> {
         core::iter::successors(self.newest(), |added| added.before)
     }
@@ -87,31 +87,31 @@ impl<'m, T> Ranges<'m, T> {
     pub(super) fn remove(&self, frames: FrameRange) -> bool {
         let mut added = self.added();
         let found = added.find(|added| added.range.segment.frames == frames);
-        found.is_some_and(|added| !added.gone.swap(true, Ordering::Relaxed))
+        found.is_some_and(|added| !added.removed.swap(true, Ordering::Relaxed))
     }
 
     /// The entries of this memory that were removed.
-    fn gone(&self, segment: ZoneSegment) -> impl Iterator<Item = &'m Added<'m, T>> {
+    fn removed_of(&self, segment: ZoneSegment) -> impl Iterator<Item = &'m Added<'m, T>> {
         self.entries().filter(move |added| {
-            added.range.segment == segment && added.gone.load(Ordering::Relaxed)
+            added.range.segment == segment && added.removed.load(Ordering::Relaxed)
         })
     }
 
     /// Whether there are some.
     pub(super) fn has_gone(&self, segment: ZoneSegment) -> bool {
-        self.gone(segment).next().is_some()
+        self.removed_of(segment).next().is_some()
     }
 
     /// Brings the entry back that memory had which was removed, if its descriptors are to lie where
     /// they lay, in `space`.
     pub(super) fn bring_back(&self, segment: ZoneSegment, space: &Space<T>) -> bool {
         let is_it = |added: &&Added<'m, T>| added.range.is_in(space);
-        let Some(added) = self.gone(segment).find(is_it) else {
+        let Some(added) = self.removed_of(segment).find(is_it) else {
             return false;
         };
         added.range.forget();
         // Release: pairs with `added`.
-        added.gone.store(false, Ordering::Release);
+        added.removed.store(false, Ordering::Release);
         true
     }
 

@@ -170,7 +170,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         }
     }
 
-    /// The same, also for memory that was added.
+    /// The descriptor of `frame`, also of memory that was added.
     #[cold]
     fn of_slowly(&self, frame: Frame) -> Option<&'m T> {
         let range = self.ranges.find(frame)?;
@@ -190,7 +190,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         }
     }
 
-    /// The same for memory that was added.
+    /// Whether the descriptor of `frame` is ready, of memory that was added.
     #[cold]
     fn is_ready_slowly(&self, frame: Frame) -> bool {
         let range = self.ranges.find(frame);

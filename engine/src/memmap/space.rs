@@ -52,7 +52,7 @@ impl<T> Space<T> {
         };
         let bytes = usize::try_from(bytes_for::<T>(frames.count())?).ok()?;
         let (step, phase) = (usize::try_from(step).ok()?, usize::try_from(phase).ok()?);
-        let first = carver.room(bytes, step, phase)?.cast();
+        let first = carver.aligned_space(bytes, step, phase)?.cast();
         Some(Self { first, is_zero })
     }
 }

@@ -52,7 +52,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The same, for a table that must be `expected`, with at least `fixed`
+    /// The table at the start of `bytes`, which must be `expected`, with at least `fixed`
     /// bytes before its entries.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl<'a> Fdt<'a> {
         Self::parse_in(bytes, &mut [], &[])
     }
 
-    /// The same in the only walk that a bring-up needs: nodes that the methods of this type
+    /// Checks the tree, as [`Self::parse`], in the only walk that a bring-up needs: nodes that the methods of this type
     /// read are kept in `slots`, and with them those that are compatible with a text of
     /// `wanted` ([`Self::compatible`]), such as a serial port.
     ///

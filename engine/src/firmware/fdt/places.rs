@@ -94,7 +94,7 @@ impl<'a> Fdt<'a> {
         self.located_memory().map(|(_, memory)| memory)
     }
 
-    /// The same with where the node is.
+    /// The memory nodes' ranges, as [`Self::memory`], with where the node is.
     pub(crate) fn located_memory(
         &self,
     ) -> impl Iterator<Item = (usize, Result<FdtMemory, FdtError>)> + Clone + use<'a> {
@@ -179,7 +179,7 @@ impl<'a> Fdt<'a> {
         self.located_cpus().map(|(_, cpu)| cpu)
     }
 
-    /// The same with where the node is.
+    /// The CPUs, as [`Self::cpus`], with where the node is.
     pub(crate) fn located_cpus(
         &self,
     ) -> impl Iterator<Item = (usize, Result<FdtCpu, FdtError>)> + Clone + use<'a> {

@@ -37,7 +37,7 @@ fn place(order: usize, at: u32) -> usize {
 }
 
 const HUGE: usize = HUGE_ORDER as usize;
-/// The same of a list whose order is known: the mask tells the compiler that it is in range.
+/// The place of an entry of a list whose order is known: the mask tells the compiler that it is in range.
 #[inline(always)]
 const fn known_place<const ORDER: usize>(at: u32) -> usize {
     const { assert!(LENGTHS[ORDER].is_power_of_two()) };
@@ -139,7 +139,7 @@ pub(super) struct Lists {
     entries: [Frame; ENTRIES],
     /// How many blocks a list may hold, by order; even. With 0 it takes nothing.
     limits: [u32; LISTS],
-    /// The same, or 0 where the CPU's window lies in memory of which the lists take nothing.
+    /// How much each list holds of the CPU's window: 0 where that lies in memory of which the lists take nothing.
     window_limits: [u32; LISTS],
     /// First frame after the bump block.
     bump_end: u64,
@@ -216,14 +216,14 @@ impl Lists {
         self.push_at(slot.len(mobility, 0), limit, known_place::<0>, page)
     }
 
-    /// The same for a huge frame.
+    /// Puts a huge frame of the window in its list, if that has space.
     #[inline(always)]
     pub(super) fn push_huge(&mut self, slot: &CpuSlot, mobility: Mobility, huge: Frame) -> bool {
         let [.., limit] = self.window_limits;
         self.push_at(slot.len(mobility, HUGE), limit, known_place::<HUGE>, huge)
     }
 
-    /// The same for a block of any order.
+    /// Puts a block of the window, of any order, in its list, if that has space.
     #[inline(always)]
     pub(super) fn push_of_window(
         &mut self,

@@ -23,7 +23,8 @@ use crate::frames::tests::kit::{
 use crate::frames::tests::loom::kit::{all_but, both, check, model};
 use crate::frames::word::Mobility::Unmovable;
 use crate::frames::word::geometry::{Block, GIANT_ORDER};
-use crate::frames::zone::segment::{NONE, ZoneSegment};
+use crate::frames::zone::record::Zones;
+use crate::frames::zone::segment::ZoneSegment;
 use crate::frames::zone::{Nodes, Segments};
 use crate::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use crate::node::{NodeId, ZoneKind};
@@ -106,7 +107,6 @@ impl Machine {
             layout: layout(),
             pinned,
             added: AtomicU64::new(0),
-            marks: &[],
             hooks: Some(hooks),
             reported_is_zero: crate::sync::AtomicBool::new(false),
             segments,
@@ -442,7 +442,7 @@ fn a_request_beside_a_join_finds_a_page_or_sees_it_cached() {
     });
 }
 
-/// The same for a block that no list has; what is left of it goes to a list, or back.
+/// A request beside a cut of a block that no list has; what is left of it goes to a list, or back.
 #[test]
 fn a_request_beside_a_cut_of_a_free_block_finds_a_page_or_sees_it_cached() {
     for (frames, align_frames) in [(3, 1), (1, 4)] {
@@ -463,7 +463,7 @@ fn a_request_beside_a_cut_of_a_free_block_finds_a_page_or_sees_it_cached() {
     }
 }
 
-/// The same past the lists: no other CPU has any, so that a page is always free.
+/// A request beside a cut past the lists: no other CPU has any, so that a page is always free.
 #[test]
 fn a_request_beside_a_cut_past_the_caches_finds_a_page() {
     check(2, || {
@@ -517,7 +517,7 @@ fn with_absent(absent: FrameRange, taken: Option<&'static [FrameRange]>) -> &'st
     with_absent_and(absent, taken, &NoDrain)
 }
 
-/// The same with these hooks.
+/// A machine with absent memory, with these hooks.
 fn with_absent_and(
     absent: FrameRange,
     taken: Option<&'static [FrameRange]>,
@@ -530,8 +530,8 @@ fn with_absent_and(
     assert!(pinned.pin(absent));
     let segment = blank_segment_with(frames(0, 1 << GIANT_ORDER), pinned);
     let segment = ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, taken);
-    let heads = Box::leak(Box::new([[NONE; 4]]));
-    let segments = Segments::new(std::vec![segment].leak(), heads);
+    let zones = std::vec![Zones::default()].leak();
+    let segments = Segments::new(std::vec![segment].leak(), zones);
     Machine::of(segments, pinned, hooks)
 }
 

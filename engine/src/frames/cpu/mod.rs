@@ -380,6 +380,6 @@ impl<'f, 'm> Cpu<'f, 'm> {
 impl Drop for Cpu<'_, '_> {
     fn drop(&mut self) {
         self.drain_all();
-        self.slot.leave();
+        self.slot.release();
     }
 }

@@ -40,7 +40,7 @@ impl Cpu<'_, '_> {
         }
     }
 
-    /// The same where no list has a block that is large enough.
+    /// Takes frames in a row where no list has a block that is large enough.
     #[cold]
     #[inline(never)]
     pub(super) fn allocate_frames_slow(
@@ -93,7 +93,7 @@ impl Cpu<'_, '_> {
         start
     }
 
-    /// The same of a block that no list has.
+    /// Takes the start of a block that no list has, and caches or frees the rest.
     fn cut_free(&mut self, request: &Request, order: Order, frames: u64) -> Option<Frame> {
         self.poll();
         let slot = self.slot;
@@ -178,7 +178,7 @@ impl Cpu<'_, '_> {
         }
     }
 
-    /// The same block by block: for what lies outside of the window, forms no block with others, or finds
+    /// Frees a range block by block: for what lies outside of the window, forms no block with others, or finds
     /// no space.
     #[cold]
     #[inline(never)]
@@ -242,7 +242,8 @@ impl Cpu<'_, '_> {
         self.takes[mobility as usize] && self.join(mobility, order, range)
     }
 
-    /// The same for an allocated block of `order` that begins with `range`.
+    /// Joins `range`, the start of an allocated block of `order`, with the blocks that make up the rest, if they are on top of
+    /// their lists.
     #[inline]
     fn join(&mut self, mobility: Mobility, order: Order, range: FrameRange) -> bool {
         let (start, rest) = (range.start(), range.end().get());

@@ -99,7 +99,7 @@ impl CpuSlot {
     }
 
     /// Gives it back, empty.
-    pub(super) fn leave(&self) {
+    pub(super) fn release(&self) {
         // A call that panicked may have left a move behind.
         let ended = self.moving.load(Ordering::Relaxed) & ENDED;
         self.moving

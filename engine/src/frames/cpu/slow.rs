@@ -8,14 +8,14 @@ use crate::frames::find::Frames;
 use crate::frames::find::Own;
 use crate::frames::request::Request;
 use crate::frames::search::batch::{self, Batch};
-use crate::frames::search::{self, Want};
+use crate::frames::search::{self, BlockRequest};
 use crate::frames::segment::Segment;
 use crate::frames::segment::window::Window;
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
 use crate::frames::word::mobility::MOBILITIES;
 use crate::frames::word::{IS_KEPT, Mobility};
 use crate::frames::zone::gate::Gate;
-use crate::frames::zone::give::Near;
+use crate::frames::zone::give::Local;
 use crate::frames::zone::segment::ZoneSegment;
 use crate::sync::Ordering;
 
@@ -24,14 +24,14 @@ const GIANTS: usize = 16;
 
 /// Flushes cached blocks, counts them, and keeps the first that was refused.
 macro_rules! give {
-    ($cpu:ident, $mobility:expr, |$near:ident, $bad:ident| $give:expr) => {{
+    ($cpu:ident, $mobility:expr, |$local:ident, $bad:ident| $give:expr) => {{
         if $cpu.near.is_of_window() && !$cpu.takes[$mobility as usize] {
             $cpu.move_near($mobility);
         }
         let online = $cpu.near.online();
         let mut refused = 0;
         if let Some(segment) = online {
-            let $near = &Near {
+            let $local = &Local {
                 segment,
                 window: &$cpu.window,
             };
@@ -90,7 +90,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
     pub(super) fn may_cache(&self, request: &Request, frames: u64) -> bool {
         let source = &self.sources[request.mobility() as usize];
         // For requests to come, which are of no reserve.
-        let gate = Gate::new(self.shared.nodes.marks, &request.without_reserve(), frames);
+        let gate = Gate::new(
+            &self.shared.nodes.segments.zones,
+            &request.without_reserve(),
+            frames,
+        );
         gate.is_none_or(|gate| gate.allows(source.node, source.zone))
     }
 
@@ -189,7 +193,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if larger == order.get() {
             return None;
         }
-        let want = Want {
+        let want = BlockRequest {
             order: larger,
             mobility,
             known: None,
@@ -275,7 +279,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
     }
 
-    /// The same; moves the window to `frame` if the lists take its segment.
+    /// What the block at `frame` was taken for, if it is allocated; moves the window there if the lists take its segment.
     #[inline(never)]
     fn allocated_elsewhere(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
         if !self.near.has(frame) {
@@ -317,11 +321,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// The older half of a list goes back; how many blocks that were.
     fn flush_list(&mut self, mobility: Mobility, order: Order) -> usize {
         let mut count = 0;
-        give!(self, mobility, |near, bad| {
+        give!(self, mobility, |local, bad| {
             let (slot, nodes) = (self.slot, &self.shared.nodes);
             let lists = self.cache.of(mobility);
             count = lists.flush(slot, mobility, order.get().into(), |blocks| {
-                nodes.give(order, blocks, near, &mut |frame| bad(frame, order));
+                nodes.give(order, blocks, local, &mut |frame| bad(frame, order));
             });
             count as u64 * order.frames()
         });
@@ -365,10 +369,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if count == 0 {
             return;
         }
-        give!(self, mobility, |near, bad| {
+        give!(self, mobility, |local, bad| {
             let (slot, nodes) = (self.slot, &self.shared.nodes);
             let pages = FrameRange::new(start, start + count).unwrap_or_default();
-            nodes.give_run(pages, near, &mut |page| bad(page, Order::PAGE));
+            nodes.give_run(pages, local, &mut |page| bad(page, Order::PAGE));
             none_left(slot);
             count
         });

@@ -5,7 +5,7 @@ use crate::addr::FrameRange;
 use crate::frames::error::AllocError;
 use crate::frames::request::{Request, ZoneChoice};
 use crate::frames::search::Pass;
-use crate::frames::search::contiguous::{Probed, WantRange, Wanted, find};
+use crate::frames::search::contiguous::{ContentRequest, Probed, RangeRequest, find};
 use crate::frames::word::Content;
 use crate::frames::word::geometry::HUGE_FRAMES;
 use crate::frames::zone::gate::Gate;
@@ -42,21 +42,21 @@ pub(crate) fn allocate(
     request: &Request,
     only_zero: bool,
 ) -> Option<Result<FrameRange, NotZeroed>> {
-    let want = WantRange {
+    let want = RangeRequest {
         frames,
         align_frames,
         mobility: request.mobility(),
         content: if only_zero {
             let or_reported = nodes.known().is_zero(Content::Reported);
-            Wanted::Zero { or_reported }
+            ContentRequest::Zero { or_reported }
         } else if request.is_zeroed() && frames >= HUGE_FRAMES.into() {
-            Wanted::KnownFirst
+            ContentRequest::KnownFirst
         } else {
-            Wanted::Any
+            ContentRequest::Any
         },
     };
     let (segments, zones) = (&nodes.segments, request.zones());
-    let gate = Gate::new(nodes.marks, request, frames);
+    let gate = Gate::new(&segments.zones, request, frames);
     let gate = gate.as_ref();
     let mut refused = false;
     let mut take = |range| {
@@ -93,9 +93,9 @@ pub(crate) fn allocate(
 pub(crate) fn allocate_on(
     segments: &Segments<'_>,
     nodes: impl Iterator<Item = NodeId> + Clone,
-    want: WantRange,
+    want: RangeRequest,
     zones: ZoneChoice,
-    gate: Option<&Gate<'_>>,
+    gate: Option<&Gate<'_, '_>>,
 ) -> Option<FrameRange> {
     let mut take = |range| super::take(segments, range, want.mobility).is_ok();
     allocate_with(segments, nodes, want, zones, gate, &mut take)
@@ -105,9 +105,9 @@ pub(crate) fn allocate_on(
 fn allocate_with(
     segments: &Segments<'_>,
     nodes: impl Iterator<Item = NodeId> + Clone,
-    want: WantRange,
+    want: RangeRequest,
     zones: ZoneChoice,
-    gate: Option<&Gate<'_>>,
+    gate: Option<&Gate<'_, '_>>,
     take: &mut dyn FnMut(FrameRange) -> bool,
 ) -> Option<FrameRange> {
     let all = || {

@@ -216,7 +216,7 @@ pub(crate) fn free_with(
         if content == Content::Zero {
             segment.add_made(frames);
         }
-        if !nodes.marks.is_empty() {
+        if nodes.segments.zones.has_marks() {
             nodes.count_zone(segment.node(), segment.zone(), frames.cast_signed());
         }
     };

@@ -7,7 +7,7 @@ use super::{HugeIndex, giants_around, huges_around};
 use crate::addr::Frame;
 use crate::frames::segment::Segment;
 use crate::frames::segment::take::{Miss, Part};
-use crate::frames::word::{Giant, GiantState, Huge, IS_KEPT, Mobility};
+use crate::frames::word::{Giant, GiantState, IS_KEPT, Mobility};
 
 /// How many giant frames to pass in search of pages or huge frames.
 const GIANTS: usize = 64;
@@ -79,13 +79,12 @@ pub(crate) fn take_pages(
             return;
         }
         let word = segment.giant(giant);
-        if word.state != GiantState::Split || word.partial[mobility as usize] == 0 {
+        if word.state() != GiantState::Split || word.partial(mobility) == 0 {
             continue;
         }
         let mut emptied = 0;
         for huge in huges_around(segment, giant, from, mobility) {
-            let bits = segment.huge_bits(huge);
-            if !Huge::is_counted_in(bits, mobility) {
+            if !segment.huge(huge).is_counted_for(mobility) {
                 continue;
             }
             left -= 1;
@@ -134,8 +133,8 @@ pub(crate) fn take_huges(
     batch: &mut Batch<'_>,
 ) {
     let from = *hint;
-    let spared = take_huges_with(segment, mobility, hint, &is_home, batch, !IS_KEPT);
-    if IS_KEPT && spared && batch.count() == 0 {
+    let skipped = take_huges_with(segment, mobility, hint, &is_home, batch, !IS_KEPT);
+    if IS_KEPT && skipped && batch.count() == 0 {
         *hint = from;
         take_huges_with(segment, mobility, hint, &is_home, batch, true);
     }
@@ -153,18 +152,18 @@ fn take_huges_with(
     // The hint may be one of another segment of the zone, longer than this one.
     let from = (*hint).min(segment.huge_count().saturating_sub(1));
     let home = segment.giant_of_huge(from);
-    let mut spared = false;
-    let mut has_huges = |bits| {
-        spared |= Giant::is_known_in(bits) && !any_content;
-        Giant::has_huges_in(bits, any_content)
+    let mut skipped = false;
+    let mut has_huges = |word: Giant| {
+        skipped |= word.known() > 0 && !any_content;
+        word.has_huges(any_content)
     };
-    let mut take = |giant, bits, batch: &mut Batch<'_>| match Giant::state_in(bits) {
+    let mut take = |giant, word: Giant, batch: &mut Batch<'_>| match word.state() {
         GiantState::Split => {
             take_huges_of(segment, giant, mobility, hint, batch, any_content);
         }
         GiantState::Free => {
             // An error: another CPU was faster.
-            let _ = segment.take_below(giant, Giant::unpack(bits), || {
+            let _ = segment.take_below(giant, word, || {
                 take_huges_of(segment, giant, mobility, hint, batch, any_content);
                 if batch.count() > 0 {
                     Ok(())
@@ -175,38 +174,38 @@ fn take_huges_with(
         }
         GiantState::Allocated | GiantState::Opening => {}
     };
-    let bits = segment.giant_bits(home);
-    if has_huges(bits) {
-        take(home, bits, batch);
+    let word = segment.giant(home);
+    if has_huges(word) {
+        take(home, word, batch);
     }
     if batch.count() > 0 {
-        return spared;
+        return skipped;
     }
     // One that is free as a whole, and one of other CPUs' homes: the last resorts. Where another
     // CPU is faster there too, the search past all lists goes on.
     let (mut whole, mut other_home) = (None, None);
     for giant in giants_around(segment, from, mobility).take(GIANTS) {
         if batch.count() > 0 {
-            return spared;
+            return skipped;
         }
-        let bits = segment.giant_bits(giant);
-        if !has_huges(bits) {
+        let word = segment.giant(giant);
+        if !has_huges(word) {
             continue;
         }
         if is_home(segment.giant_frames(giant).start()) {
             other_home = other_home.or(Some(giant));
-        } else if Giant::is_split_in(bits) {
-            take(giant, bits, batch);
+        } else if word.is_split() {
+            take(giant, word, batch);
         } else {
             whole = whole.or(Some(giant));
         }
     }
     for giant in [whole, other_home].into_iter().flatten() {
         if batch.count() == 0 {
-            take(giant, segment.giant_bits(giant), batch);
+            take(giant, segment.giant(giant), batch);
         }
     }
-    spared
+    skipped
 }
 
 /// As many huge frames as there is space for and a split giant frame has.

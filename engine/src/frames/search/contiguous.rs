@@ -13,7 +13,7 @@ use crate::frames::word::{Content, Mobility};
 
 /// What to look for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WantRange {
+pub(crate) struct RangeRequest {
     /// How many frames in a row.
     pub(crate) frames: u64,
     /// The first is a multiple of this power of two.
@@ -21,12 +21,12 @@ pub(crate) struct WantRange {
     /// What is kept there.
     pub(crate) mobility: Mobility,
     /// What is there now.
-    pub(crate) content: Wanted,
+    pub(crate) content: ContentRequest,
 }
 
 /// The content of frames that are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ContentRequest {
     /// Any; what is known comes last.
     Any,
     /// Any; what is known comes first.
@@ -38,7 +38,7 @@ pub(crate) enum Wanted {
     },
 }
 
-impl Wanted {
+impl ContentRequest {
     /// Whether memory of this content is zero.
     fn is_zero(self, content: Content) -> bool {
         match content {
@@ -60,23 +60,23 @@ pub(crate) struct Policy {
     /// Memory whose content is known, or is not, is left alone.
     not_known: Option<bool>,
     /// What of it counts as free.
-    content: Wanted,
+    content: ContentRequest,
 }
 
 /// What a search did besides.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probed {
     /// Something free was left alone, for its size or mobility.
-    pub(crate) spared: bool,
+    pub(crate) skipped: bool,
     /// Something free was left alone for what is known of its content, or is not.
-    pub(crate) spared_content: bool,
+    pub(crate) skipped_content: bool,
     /// Something was being opened, and some of it may be free.
     pub(crate) opening: bool,
     #[cfg(test)]
     pub(crate) probes: u64,
 }
 
-impl WantRange {
+impl RangeRequest {
     /// From the policy that breaks up and mixes least to the one that takes anything.
     fn policies(self, not_known: Option<bool>) -> [Policy; 4] {
         let policy = |align: u64, largest| Policy {
@@ -106,12 +106,12 @@ impl WantRange {
 
 impl Policy {
     /// Whether something free is left alone for its content.
-    fn spares_content(self, free: &Probe) -> bool {
+    fn skips_content(self, free: &Probe) -> bool {
         self.not_known == Some(free.known)
     }
 
     /// Whether something free is left alone otherwise.
-    fn spares(self, free: &Probe) -> bool {
+    fn skips(self, free: &Probe) -> bool {
         free.level > self.largest || free.mobility.is_some() && free.mobility == self.not_from
     }
 }
@@ -119,27 +119,27 @@ impl Policy {
 /// The range that `take` took of those that are seen free, by one policy after the other.
 pub(crate) fn find(
     segment: &Segment<'_>,
-    want: WantRange,
+    want: RangeRequest,
     probed: &mut Probed,
     mut take: impl FnMut(FrameRange) -> bool,
 ) -> Option<FrameRange> {
     let rounds: &[_] = match want.content {
-        Wanted::Any => &[Some(true), None],
-        Wanted::KnownFirst => &[Some(false), None],
-        Wanted::Zero { .. } => &[None],
+        ContentRequest::Any => &[Some(true), None],
+        ContentRequest::KnownFirst => &[Some(false), None],
+        ContentRequest::Zero { .. } => &[None],
     };
     for (round, &not_known) in rounds.iter().enumerate() {
-        if round > 0 && !probed.spared_content {
+        if round > 0 && !probed.skipped_content {
             break;
         }
         let mut last_align = 0;
         for policy in want.policies(not_known) {
-            // Nothing was spared: the next policy would see the same.
-            if policy.align_frames == last_align && !probed.spared {
+            // Nothing was skipped: the next policy would see the same.
+            if policy.align_frames == last_align && !probed.skipped {
                 continue;
             }
             last_align = policy.align_frames;
-            probed.spared = false;
+            probed.skipped = false;
             let mut from = segment.frames.start();
             while let Some(range) = find_from(segment, want.frames, policy, from, probed) {
                 if take(range) {
@@ -194,19 +194,19 @@ fn last_obstacle(
     while at > first {
         let last = Frame::new(at - 1);
         let seen = match policy.content {
-            Wanted::Any | Wanted::KnownFirst => probe(segment, last, enough),
+            ContentRequest::Any | ContentRequest::KnownFirst => probe(segment, last, enough),
             zero => probe_zero(segment, last, enough, |content| zero.is_zero(content)),
         };
         #[cfg(test)]
         {
             probed.probes += 1;
         }
-        let spared = seen.free && policy.spares(&seen);
-        let spared_content = seen.free && policy.spares_content(&seen);
-        probed.spared |= spared;
-        probed.spared_content |= spared_content;
+        let skipped = seen.free && policy.skips(&seen);
+        let skipped_content = seen.free && policy.skips_content(&seen);
+        probed.skipped |= skipped;
+        probed.skipped_content |= skipped_content;
         probed.opening |= seen.opening;
-        if spared || spared_content || !seen.free {
+        if skipped || skipped_content || !seen.free {
             return Some(seen.frames.end());
         }
         at = seen.frames.start().get();

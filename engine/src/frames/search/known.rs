@@ -4,7 +4,7 @@
 //! frame that served last on: a huge frame, then a giant frame to split. None is split for pages: nothing would
 //! be known of the rest. A CPU takes one as a whole and cuts pages from it.
 
-use super::{GiantIndex, Hints, HugeIndex, Want, giants_around, huges_around};
+use super::{BlockRequest, GiantIndex, Hints, HugeIndex, giants_around, huges_around};
 use crate::addr::Frame;
 use crate::frames::segment::Segment;
 use crate::frames::segment::take::{Miss, Part};
@@ -17,7 +17,11 @@ const GIANTS: usize = 64;
 const SPLIT_GIANTS: usize = 4;
 
 /// Takes a block of a huge frame and more all of which holds zeros, if a short search finds one.
-pub(crate) fn any_known(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
+pub(crate) fn any_known(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: BlockRequest<'_>,
+) -> Option<Frame> {
     let known = want.known.filter(|_| want.order >= HUGE_ORDER)?;
     let from = hints.zero(want.mobility);
     let found = search(segment, want, known, from)?;
@@ -25,7 +29,12 @@ pub(crate) fn any_known(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) ->
     Some(found)
 }
 
-fn search(segment: &Segment<'_>, want: Want<'_>, known: &Known, from: HugeIndex) -> Option<Frame> {
+fn search(
+    segment: &Segment<'_>,
+    want: BlockRequest<'_>,
+    known: &Known,
+    from: HugeIndex,
+) -> Option<Frame> {
     let mut whole = None;
     let mut left = SPLIT_GIANTS;
     for giant in giants_around(segment, from, want.mobility).take(GIANTS) {
@@ -33,7 +42,7 @@ fn search(segment: &Segment<'_>, want: Want<'_>, known: &Known, from: HugeIndex)
         let may_hold = [Content::Zero, Content::Reported]
             .iter()
             .any(|&content| known.is_zero(content) && word.may_hold(content));
-        match word.state {
+        match word.state() {
             GiantState::Free if may_hold => {
                 if want.order < GIANT_ORDER {
                     whole = whole.or(Some((giant, word)));
@@ -61,7 +70,7 @@ fn whole_giant(
     segment: &Segment<'_>,
     giant: GiantIndex,
     word: Giant,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     known: &Known,
 ) -> Option<Frame> {
     let is_zero = match word.content() {
@@ -84,13 +93,13 @@ fn unwanted(known: &Known) -> Option<Content> {
 fn huges_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     known: &Known,
     from: HugeIndex,
 ) -> Option<Frame> {
     let is_zero = |huge| {
         let word = segment.huge(huge);
-        word.is_free() && known.is_zero(word.content)
+        word.is_free() && known.is_zero(word.content())
     };
     if want.order > HUGE_ORDER {
         let start = segment.giant_frames(giant).start();

@@ -30,14 +30,14 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want<'k> {
+pub(crate) struct BlockRequest<'k> {
     pub(crate) order: u8,
     pub(crate) mobility: Mobility,
     /// Zeros, if there are any: where to note which parts are.
     pub(crate) known: Option<&'k Known>,
 }
 
-impl<'k> Want<'k> {
+impl<'k> BlockRequest<'k> {
     #[inline]
     pub(crate) const fn of(request: &Request, known: Option<&'k Known>) -> Self {
         Self {
@@ -56,14 +56,14 @@ impl<'k> Want<'k> {
 
     /// Whether memory of known content is left to others while there is other memory: of pages nothing
     /// is known.
-    const fn spares_known(self) -> bool {
+    const fn skips_known(self) -> bool {
         IS_KEPT && (self.known.is_none() || self.order < HUGE_ORDER)
     }
 
     /// Whether a giant frame is, of which something is known.
-    fn spares(self, word: Giant) -> bool {
+    fn skips(self, word: Giant) -> bool {
         let is_whole = self.order == GIANT_ORDER;
-        self.spares_known() && (is_whole || !word.may_hold(Content::Unknown))
+        self.skips_known() && (is_whole || !word.may_hold(Content::Unknown))
     }
 }
 
@@ -202,7 +202,7 @@ fn huges_around(
 pub(crate) fn any(
     segment: &Segment<'_>,
     hints: &Hints,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     pass: &mut Pass,
 ) -> Option<Frame> {
     if let Some(found) = at_hint(segment, hints, want) {
@@ -215,7 +215,7 @@ pub(crate) fn any(
 pub(crate) fn any_past_hint(
     segment: &Segment<'_>,
     hints: &Hints,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     pass: &mut Pass,
 ) -> Option<Frame> {
     pass.begin(segment);
@@ -227,22 +227,26 @@ pub(crate) fn any_past_hint(
 /// A block of any content from the hint's huge frame: pages if it is split, all of it if it is
 /// free.
 #[inline(always)]
-pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
-    let Want {
+pub(crate) fn at_hint(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: BlockRequest<'_>,
+) -> Option<Frame> {
+    let BlockRequest {
         order, mobility, ..
     } = want;
     if order > HUGE_ORDER {
         return None;
     }
     let huge = hints.get(mobility);
-    if !Giant::is_split_in(segment.giant_bits(segment.giant_of_huge(huge))) {
+    if !segment.giant(segment.giant_of_huge(huge)).is_split() {
         return None;
     }
-    let bits = segment.huge_bits(huge);
-    if order < HUGE_ORDER && Huge::may_have_in(bits, order, mobility) {
+    let word = segment.huge(huge);
+    if order < HUGE_ORDER && word.may_have(order, mobility) {
         segment.take_pages(huge, order).ok()
-    } else if order == HUGE_ORDER && Huge::is_free_unknown_in(bits) {
-        segment.take_free_huge(huge, bits, mobility.into()).ok()?;
+    } else if order == HUGE_ORDER && word.is_free_unknown() {
+        segment.take_free_huge(huge, word, mobility.into()).ok()?;
         Some(Frame::new(segment.huge_start(huge)))
     } else {
         None
@@ -251,62 +255,61 @@ pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> O
 
 fn search(
     segment: &Segment<'_>,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     from: HugeIndex,
     pass: &mut Pass,
 ) -> Option<Frame> {
-    let Want {
+    let BlockRequest {
         order, mobility, ..
     } = want;
     let (mut open, mut whole) = (None, None);
     let mut has_any = false;
     // A giant frame all of which is of known content: for others, while there is another one.
-    let mut spared = None;
+    let mut skipped = None;
     let giants = giants_around(segment, from, mobility);
     for (passed, giant) in giants.enumerate() {
         if passed >= SPLIT_SEARCH && has_any {
             break;
         }
-        let bits = segment.giant_bits(giant);
-        pass.add(segment.frames.start().get() + giant as u64, bits);
-        if Giant::is_used_up_in(bits) {
+        let word = segment.giant(giant);
+        pass.add(segment.frames.start().get() + giant as u64, word.bits());
+        if word.is_used_up() {
             continue;
         }
-        let spares = Giant::is_known_in(bits) && want.spares(Giant::unpack(bits));
-        let found = match Giant::state_in(bits) {
+        let skips = word.known() > 0 && want.skips(word);
+        let found = match word.state() {
             GiantState::Allocated => Err(Miss::Nothing),
             GiantState::Opening => {
                 pass.opening = true;
                 Err(Miss::Changed)
             }
-            GiantState::Free if spares => {
-                spared = spared.or(Some(giant));
+            GiantState::Free if skips => {
+                skipped = skipped.or(Some(giant));
                 has_any = true;
                 continue;
             }
-            GiantState::Free if order == GIANT_ORDER => take_giant(segment, giant, bits, want),
+            GiantState::Free if order == GIANT_ORDER => take_giant(segment, giant, word, want),
             GiantState::Free => {
-                whole = whole.or(Some((giant, bits)));
+                whole = whole.or(Some((giant, word)));
                 has_any = true;
                 continue;
             }
             GiantState::Split => {
-                let word = Giant::unpack(bits);
                 if order < HUGE_ORDER {
-                    if spares {
-                        spared = spared.or(Some(giant));
-                    } else if word.free > 0 {
+                    if skips {
+                        skipped = skipped.or(Some(giant));
+                    } else if word.free() > 0 {
                         open = open.or(Some(giant));
                     }
-                    has_any |= word.free > 0;
+                    has_any |= word.free() > 0;
                     pass.other |= mobility
                         .other()
                         .is_some_and(|other| word.may_have(order, other));
                     pages_of(segment, giant, word, want, from)
-                } else if order == GIANT_ORDER && word.free == HUGES {
+                } else if order == GIANT_ORDER && word.free() == HUGES {
                     Err(Miss::Changed)
-                } else if order == HUGE_ORDER && spares {
-                    spared = spared.or(Some(giant));
+                } else if order == HUGE_ORDER && skips {
+                    skipped = skipped.or(Some(giant));
                     has_any = true;
                     continue;
                 } else {
@@ -322,8 +325,8 @@ fn search(
     // If other CPUs are faster, another pass follows.
     let found = match (open, whole) {
         (Some(giant), _) => first_free_of(segment, giant, want, from),
-        (None, Some((giant, bits))) => split(segment, giant, bits, want),
-        (None, None) => take_spared(segment, spared?, want, from),
+        (None, Some((giant, word))) => split(segment, giant, word, want),
+        (None, None) => take_skipped(segment, skipped?, want, from),
     };
     pass.changed |= found.is_err();
     found.ok()
@@ -333,10 +336,10 @@ fn search(
 fn split(
     segment: &Segment<'_>,
     giant: GiantIndex,
-    bits: u64,
-    want: Want<'_>,
+    word: Giant,
+    want: BlockRequest<'_>,
 ) -> Result<Frame, Miss> {
-    segment.take_below(giant, Giant::unpack(bits), || {
+    segment.take_below(giant, word, || {
         let from = segment.huges_in(giant).start;
         let word = segment.giant(giant);
         if want.order < HUGE_ORDER {
@@ -349,16 +352,16 @@ fn split(
 
 /// A block of a giant frame of known content.
 #[cold]
-fn take_spared(
+fn take_skipped(
     segment: &Segment<'_>,
     giant: GiantIndex,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
-    let bits = segment.giant_bits(giant);
-    match Giant::state_in(bits) {
-        GiantState::Free if want.order == GIANT_ORDER => take_giant(segment, giant, bits, want),
-        GiantState::Free => split(segment, giant, bits, want),
+    let word = segment.giant(giant);
+    match word.state() {
+        GiantState::Free if want.order == GIANT_ORDER => take_giant(segment, giant, word, want),
+        GiantState::Free => split(segment, giant, word, want),
         GiantState::Split if want.order <= HUGE_ORDER => first_free_of(segment, giant, want, from),
         // It was seen free.
         _ => Err(Miss::Changed),
@@ -369,10 +372,10 @@ fn take_spared(
 fn take_giant(
     segment: &Segment<'_>,
     giant: GiantIndex,
-    bits: u64,
-    want: Want<'_>,
+    word: Giant,
+    want: BlockRequest<'_>,
 ) -> Result<Frame, Miss> {
-    if segment.take_giant(giant, Giant::unpack(bits), want.purpose()) {
+    if segment.take_giant(giant, word, want.purpose()) {
         Ok(segment.giant_frames(giant).start())
     } else {
         Err(Miss::Changed)
@@ -380,9 +383,18 @@ fn take_giant(
 }
 
 /// Takes a block of pages from a huge frame that is split for the other mobility.
-pub(crate) fn any_of_other(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
+pub(crate) fn any_of_other(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: BlockRequest<'_>,
+) -> Option<Frame> {
     let mobility = want.mobility.other()?;
-    any_of_split(segment, hints, Want { mobility, ..want }, usize::MAX)
+    any_of_split(
+        segment,
+        hints,
+        BlockRequest { mobility, ..want },
+        usize::MAX,
+    )
 }
 
 /// Takes a block of pages from a huge frame that is split for its mobility already, of the
@@ -390,14 +402,14 @@ pub(crate) fn any_of_other(segment: &Segment<'_>, hints: &Hints, want: Want<'_>)
 pub(crate) fn any_of_split(
     segment: &Segment<'_>,
     hints: &Hints,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     giants: usize,
 ) -> Option<Frame> {
     let from = hints.get(want.mobility);
     let mut giants = giants_around(segment, from, want.mobility).take(giants);
     giants.find_map(|giant| {
         let word = segment.giant(giant);
-        if word.state != GiantState::Split {
+        if word.state() != GiantState::Split {
             return None;
         }
         pages_of(segment, giant, word, want, from).ok()
@@ -409,16 +421,16 @@ fn pages_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
     word: Giant,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
-    let Want {
+    let BlockRequest {
         order, mobility, ..
     } = want;
     if !word.may_have(order, mobility) {
         return Err(Miss::Nothing);
     }
-    let counted = word.partial[mobility as usize];
+    let counted = word.partial(mobility);
     // Upwards, up to the first that counts, words are read in a row.
     let huges = segment.huges_in(giant);
     let down = mobility.is_movable();
@@ -430,18 +442,18 @@ fn pages_of(
         } else {
             huges.start
         };
-        let is_counted = |bits| Huge::is_counted_in(bits, mobility);
+        let is_counted = |word: Huge| word.is_counted_for(mobility);
         (segment.find_huge(first..huges.end, is_counted)).unwrap_or(first)
     };
     let mut miss = Miss::Nothing;
     let mut passed = 0;
     for huge in around(huges, from, down) {
-        let bits = segment.huge_bits(huge);
-        if !Huge::is_counted_in(bits, mobility) {
+        let word = segment.huge(huge);
+        if !word.is_counted_for(mobility) {
             continue;
         }
         passed += 1;
-        if Huge::may_have_in(bits, order, mobility) {
+        if word.may_have(order, mobility) {
             match take_pages(segment, huge, want) {
                 Ok(start) => return Ok(start),
                 Err(seen) => miss = seen.unwrap_or(miss),
@@ -469,7 +481,7 @@ fn pages_of(
 fn take_pages(
     segment: &Segment<'_>,
     huge: HugeIndex,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
 ) -> Result<Frame, Option<Miss>> {
     match segment.take_one(huge, want.purpose(), Part::Any(want.order)) {
         Ok(start) => Ok(start),
@@ -486,10 +498,10 @@ fn take_pages(
 fn first_free_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
-    let Want {
+    let BlockRequest {
         order, mobility, ..
     } = want;
     let part = if order == HUGE_ORDER {
@@ -497,20 +509,18 @@ fn first_free_of(
     } else {
         Part::Any(order)
     };
-    let take = |is_free: fn(u32) -> bool| {
+    let take = |is_free: fn(Huge) -> bool| {
         let mut huges = huges_around(segment, giant, from, mobility);
         huges.find_map(|huge| {
-            let is_free = is_free(segment.huge_bits(huge));
+            let is_free = is_free(segment.huge(huge));
             is_free.then(|| segment.take_one(huge, want.purpose(), part).ok())?
         })
     };
-    if !want.spares_known() {
-        return take(Huge::is_free_in).ok_or(Miss::Changed);
+    if !want.skips_known() {
+        return take(Huge::is_free).ok_or(Miss::Changed);
     }
-    let found = take(Huge::is_free_unknown_in);
-    found
-        .or_else(|| take(Huge::is_free_in))
-        .ok_or(Miss::Changed)
+    let found = take(Huge::is_free_unknown);
+    found.or_else(|| take(Huge::is_free)).ok_or(Miss::Changed)
 }
 
 /// A block of one or more whole huge frames, below [`GIANT_ORDER`].
@@ -518,22 +528,22 @@ fn huges_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
     word: Giant,
-    want: Want<'_>,
+    want: BlockRequest<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
     let order = want.order;
     let start = segment.giant_frames(giant).start();
     let block = Block { start, order };
-    if word.free < block.huges() {
+    if word.free() < block.huges() {
         return Err(Miss::Nothing);
     }
     if order == HUGE_ORDER {
         return first_free_of(segment, giant, want, from);
     }
-    let any = |spares_known: bool| {
+    let any = |skips_known: bool| {
         let mut miss = Miss::Nothing;
         for block in block.siblings_in_giant() {
-            if spares_known && segment.may_be_known(block) {
+            if skips_known && segment.may_be_known(block) {
                 continue;
             }
             match segment.take_huges(block, want.purpose()) {
@@ -544,8 +554,8 @@ fn huges_of(
         }
         Err(miss)
     };
-    // What is spared first is taken after all, if there is nothing else.
-    if want.spares_known() && word.known() > 0 {
+    // What is skipped first is taken after all, if there is nothing else.
+    if want.skips_known() && word.known() > 0 {
         return any(true).or_else(|_| any(false));
     }
     any(false)

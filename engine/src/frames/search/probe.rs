@@ -40,8 +40,8 @@ pub(crate) fn probe(
     let giant = segment.giant_of(frame);
     let word = segment.giant(giant);
     let unit = segment.giant_frames(giant);
-    let is_used_up = word.free == 0 && word.partial == [0; 2];
-    match word.state {
+    let is_used_up = word.free() == 0 && !word.has_partial();
+    match word.state() {
         GiantState::Free => Probe {
             known: word.known() > 0,
             ..seen(segment, true, unit, GIANT_ORDER)
@@ -50,8 +50,8 @@ pub(crate) fn probe(
             let huge = segment.huge_of(frame);
             let word = segment.huge(huge);
             let unit = segment.huge_frames(huge);
-            let is_split = word.state == HugeState::Split;
-            if word.isolated || is_split && (!word.partial || enough(unit)) {
+            let is_split = word.state() == HugeState::Split;
+            if word.is_isolated() || is_split && (!word.is_partial() || enough(unit)) {
                 seen(segment, false, unit, HUGE_ORDER)
             } else {
                 below(segment, frame, word)
@@ -79,7 +79,7 @@ pub(crate) fn probe_zero(
     }
     let huge = segment.huge_of(frame);
     let of_huge = |level| Probe {
-        free: is_zero(segment.huge(huge).content),
+        free: is_zero(segment.huge(huge).content()),
         ..self::seen(segment, true, segment.huge_frames(huge), level)
     };
     match seen.level {
@@ -120,7 +120,7 @@ fn first(range: FrameRange, probe: impl Fn(Frame) -> Probe, free: bool) -> Optio
 fn probe_closely(segment: &Segment<'_>, frame: Frame) -> Probe {
     let giant = segment.giant_of(frame);
     let (unit, word) = (segment.giant_frames(giant), segment.giant(giant));
-    match word.state {
+    match word.state() {
         GiantState::Free => seen(segment, true, unit, GIANT_ORDER),
         GiantState::Split => below(segment, frame, segment.huge(segment.huge_of(frame))),
         GiantState::Allocated | GiantState::Opening => seen(segment, false, unit, GIANT_ORDER),
@@ -131,15 +131,15 @@ fn probe_closely(segment: &Segment<'_>, frame: Frame) -> Probe {
 fn below(segment: &Segment<'_>, frame: Frame, word: Huge) -> Probe {
     let huge = segment.huge_of(frame);
     let unit = segment.huge_frames(huge);
-    match word.state {
+    match word.state() {
         HugeState::Free => Probe {
-            known: word.content.is_known(),
+            known: word.content().is_known(),
             ..seen(segment, true, unit, HUGE_ORDER)
         },
         HugeState::Split => {
             let (free, run) = run(frame, segment.bitmap(huge).word_at(page_of(frame)));
             Probe {
-                mobility: Some(word.mobility),
+                mobility: Some(word.mobility()),
                 ..seen(segment, free, run, 0)
             }
         }

@@ -12,7 +12,7 @@ use crate::frames::word::{Content, GiantState};
 impl Segment<'_> {
     /// Whether the content of some free huge frame of a block is seen to be known.
     pub(crate) fn may_be_known(&self, block: Block) -> bool {
-        let is_known = |huge: HugeIndex| self.huge(huge).content.is_known();
+        let is_known = |huge: HugeIndex| self.huge(huge).content().is_known();
         self.frames.covers(block.range()) && self.huges_of(block).any(is_known)
     }
 
@@ -21,7 +21,7 @@ impl Segment<'_> {
     pub(super) fn note_huges(&self, block: Block, known: &Known) {
         let first = block.page_in_giant() >> HUGE_ORDER;
         for (unit, huge) in (first as usize..).zip(self.huges_of(block)) {
-            known.note(unit, self.huge(huge).content);
+            known.note(unit, self.huge(huge).content());
         }
     }
 
@@ -29,9 +29,9 @@ impl Segment<'_> {
     #[cfg(all(test, loom))]
     pub(crate) fn content_of(&self, frame: crate::addr::Frame) -> Content {
         let giant = self.giant(self.giant_of(frame));
-        match (giant.state, giant.content()) {
+        match (giant.state(), giant.content()) {
             (GiantState::Free, Some(content)) => content,
-            (GiantState::Free | GiantState::Split, _) => self.huge(self.huge_of(frame)).content,
+            (GiantState::Free | GiantState::Split, _) => self.huge(self.huge_of(frame)).content(),
             (GiantState::Allocated | GiantState::Opening, _) => Content::Unknown,
         }
     }

@@ -7,8 +7,8 @@ use super::{GiantIndex, HugeIndex, Segment, page_of};
 use crate::addr::Frame;
 use crate::frames::word::bitmap::{Given, NotSet};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
-use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState, Mobility};
-use crate::sync::{pause, swap_u32};
+use crate::frames::word::{Content, GiantState, Huge, HugeState, Mobility};
+use crate::sync::pause;
 
 /// A block was not given back, or not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,20 +42,20 @@ impl Segment<'_> {
     #[inline]
     pub(crate) fn give(&self, block: Block) -> Result<(), Refused> {
         let giant = self.giant_of(block.start);
-        if block.order < HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
+        if block.order < HUGE_ORDER && self.giant(giant).is_split() {
             let huge = self.huge_of(block.start);
-            let bits = self.huge_bits(huge);
-            if Huge::is_split_in(bits) {
-                if Huge::is_pinned_in(bits) && self.is_pinned(block.range()) {
+            let word = self.huge(huge);
+            if word.has_bitmap() {
+                if word.is_pinned() && self.is_pinned(block.range()) {
                     return Err(refused(Why::Reserved));
                 }
                 return self.give_block_of(giant, huge, block);
             }
-            if Huge::is_allocated_in(bits) && self.give_first(huge, Huge::unpack(bits), block) {
+            if word.is_allocated() && self.give_first(huge, word, block) {
                 return Ok(());
             }
         }
-        if block.order == HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
+        if block.order == HUGE_ORDER && self.giant(giant).is_split() {
             let huge = self.huge_of(block.start);
             if self.give_huge(huge) {
                 self.raise_free(giant, 1);
@@ -83,7 +83,7 @@ impl Segment<'_> {
         let giant = self.giant_of(block.start);
         loop {
             let word = self.giant(giant);
-            match word.state {
+            match word.state() {
                 GiantState::Free => return Err(refused(Why::NotAllocated)),
                 GiantState::Opening => pause(),
                 GiantState::Split if block.order < HUGE_ORDER => {
@@ -91,7 +91,7 @@ impl Segment<'_> {
                         return answer;
                     }
                 }
-                GiantState::Split if block.order == GIANT_ORDER && word.free > 0 => {
+                GiantState::Split if block.order == GIANT_ORDER && word.free() > 0 => {
                     return Err(refused(Why::NotAllocated));
                 }
                 GiantState::Split => return self.give_huges(giant, block, content),
@@ -113,10 +113,10 @@ impl Segment<'_> {
     fn try_give_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), Refused>> {
         let huge = self.huge_of(block.start);
         let word = self.huge(huge);
-        if word.pinned && self.is_pinned(block.range()) {
+        if word.is_pinned() && self.is_pinned(block.range()) {
             return Some(Err(refused(Why::Reserved)));
         }
-        match word.state {
+        match word.state() {
             HugeState::Free => Some(Err(refused(Why::NotAllocated))),
             HugeState::Opening => {
                 pause();
@@ -170,20 +170,20 @@ impl Segment<'_> {
     /// What follows from pages that became free.
     #[inline(always)]
     pub(super) fn after_give(&self, giant: GiantIndex, huge: HugeIndex, given: Given) {
-        let bits = self.recheck_huge(huge);
+        let word = self.recheck_huge(huge);
         // How large a block it is now part of matters only where the bounds are not the highest.
-        let covers_all = Huge::covers_in(bits, LARGEST_PAGES);
-        if !covers_all || !self.giant_covers(giant, Huge::mobility_in(bits)) {
-            self.raise_bounds(giant, huge, bits, given.max_order());
+        let covers_all = word.covers(LARGEST_PAGES);
+        if !covers_all || !self.giant_covers(giant, word.mobility()) {
+            self.raise_bounds(giant, huge, word, given.max_order());
         }
         if given.is_word_empty() && self.bitmap(huge).is_empty() {
             self.reconcile(huge);
         }
     }
 
-    fn raise_bounds(&self, giant: GiantIndex, huge: HugeIndex, bits: u32, order: u8) {
-        if Huge::covers_in(bits, order) {
-            self.raise_giant_bound(giant, Huge::mobility_in(bits), order);
+    fn raise_bounds(&self, giant: GiantIndex, huge: HugeIndex, word: Huge, order: u8) {
+        if word.covers(order) {
+            self.raise_giant_bound(giant, word.mobility(), order);
         } else {
             self.raise_bound(giant, huge, order);
         }
@@ -224,22 +224,22 @@ impl Segment<'_> {
         content: Content,
     ) -> Result<Counted, Refused> {
         loop {
-            let word = self.settled_huge(huge);
-            match word.state {
+            let word = self.opened_huge(huge);
+            match word.state() {
                 // It may have gone offline since the look before.
                 HugeState::Allocated
                     if cfg!(feature = "hotplug")
-                        && word.pinned
+                        && word.is_pinned()
                         && self.is_pinned(self.huge_frames(huge)) =>
                 {
                     return Err(refused(Why::Reserved));
                 }
                 HugeState::Allocated => {
                     // It may be about to be isolated: then once more.
-                    let free = Huge::FREE.with_isolated(word.isolated);
+                    let free = Huge::FREE.with_isolated(word.is_isolated());
                     let free = free.with_content(content);
                     if self.swap_huge(huge, word, free) {
-                        return Ok(if word.isolated {
+                        return Ok(if word.is_isolated() {
                             Counted::Not
                         } else {
                             Counted::Later
@@ -260,10 +260,10 @@ impl Segment<'_> {
     }
 
     /// The huge frame's word once no CPU is opening it.
-    pub(super) fn settled_huge(&self, huge: HugeIndex) -> Huge {
+    pub(super) fn opened_huge(&self, huge: HugeIndex) -> Huge {
         loop {
             let word = self.huge(huge);
-            if word.state != HugeState::Opening {
+            if word.state() != HugeState::Opening {
                 return word;
             }
             pause();
@@ -277,8 +277,8 @@ impl Segment<'_> {
     /// some of it is pinned.
     #[inline]
     pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
-        let bits = self.huge_bits(huge);
-        Huge::is_allocated_in(bits) && swap_u32(self.huges.at(huge), bits, Huge::FREE.pack())
+        let word = self.huge(huge);
+        word.is_allocated() && self.swap_huge(huge, word, Huge::FREE)
     }
 
     /// Gives back a page of a split huge frame in a window of this segment; `false` if it has to
@@ -308,9 +308,8 @@ impl Segment<'_> {
         let (mut left, mut refused) = (bits, 0);
         while left != 0 {
             // Only below a giant frame that is split is the huge frame's word written.
-            let is_split = Giant::is_split_in(self.giant_bits(giant));
-            let word = if is_split { self.huge_bits(huge) } else { 0 };
-            if Huge::is_split_in(word) && !Huge::is_pinned_in(word) {
+            let word = self.giant(giant).is_split().then(|| self.huge(huge));
+            if word.is_some_and(|word| word.is_split() && !word.is_pinned()) {
                 let (given, what) = self.bitmap(huge).give_some(index, left);
                 if given != 0 {
                     self.after_give(giant, huge, what);
@@ -338,7 +337,7 @@ impl Segment<'_> {
         let giant = self.giant_of(block.start);
         loop {
             let word = self.giant(giant);
-            return match word.state {
+            return match word.state() {
                 GiantState::Opening => {
                     pause();
                     continue;
@@ -358,8 +357,8 @@ impl Segment<'_> {
         let first = self.huge_of(block.start);
         let order = block.order.min(HUGE_ORDER);
         for huge in first..first + block.huges().max(1) as usize {
-            let word = self.settled_huge(huge);
-            if word.pinned && self.is_pinned(block.range()) {
+            let word = self.opened_huge(huge);
+            if word.is_pinned() && self.is_pinned(block.range()) {
                 return Err(refused(Why::Reserved));
             }
             let part = Block {
@@ -376,7 +375,7 @@ impl Segment<'_> {
     /// Whether all of `block`, of a huge frame found as `word`, is allocated.
     #[inline(always)]
     fn is_all_allocated(&self, huge: HugeIndex, word: Huge, block: Block) -> bool {
-        match word.state {
+        match word.state() {
             HugeState::Allocated => true,
             HugeState::Split => self.bitmap(huge).all_set(block.page_in_huge(), block.order),
             HugeState::Free | HugeState::Opening => false,
@@ -392,13 +391,13 @@ impl Segment<'_> {
         if !self.frames.covers(block.range()) {
             return None;
         }
-        if !Giant::is_opened_in(self.giant_bits(self.giant_of(start))) {
+        if !self.giant(self.giant_of(start)).is_opened() {
             return None;
         }
         let huge = self.huge_of(start);
         let word = self.huge(huge);
-        let is_out = word.isolated || word.pinned && self.is_pinned(block.range());
-        (!is_out && self.is_all_allocated(huge, word, block)).then_some(word.mobility)
+        let is_out = word.is_isolated() || word.is_pinned() && self.is_pinned(block.range());
+        (!is_out && self.is_all_allocated(huge, word, block)).then_some(word.mobility())
     }
 }
 

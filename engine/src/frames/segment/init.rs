@@ -11,7 +11,7 @@
 )]
 
 use super::Segment;
-use super::fresh::Fresh;
+use super::initial_zeros::InitialZeros;
 use crate::addr::{Frame, FrameRange};
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::word::geometry::{
@@ -22,13 +22,13 @@ use crate::frames::word::{Bitmap, Content, Giant, Huge, Mobility};
 /// Ranges by ascending start that are looked at once, each for as long as it
 /// reaches into what is being written.
 #[derive(Debug)]
-pub(crate) struct Ahead<'r> {
+pub(crate) struct RangeCursor<'r> {
     ranges: &'r [FrameRange],
     /// The range at hand; past every frame when there is none left.
     next: FrameRange,
 }
 
-impl<'r> Ahead<'r> {
+impl<'r> RangeCursor<'r> {
     pub(crate) const fn new(ranges: &'r [FrameRange]) -> Self {
         Self {
             ranges,
@@ -84,8 +84,8 @@ impl<'r> Ahead<'r> {
 /// What of `frames` is free once its tables are written.
 pub(crate) fn statistics(
     frames: FrameRange,
-    reserved: &mut Ahead<'_>,
-    fresh: Fresh<'_>,
+    reserved: &mut RangeCursor<'_>,
+    zeros: InitialZeros<'_>,
 ) -> Statistics {
     let mut sum = Statistics::default();
     // Huge frame that was counted as partial last, 1 above its number.
@@ -107,7 +107,7 @@ pub(crate) fn statistics(
             sum.partial_huges += u64::from(huge != last_partial);
             last_partial = huge;
         }
-        for zero in fresh.inside(free) {
+        for zero in zeros.inside(free) {
             sum.zero.giants += whole_units(zero, GIANT_ORDER);
             sum.add_huges(Content::Zero, whole_units(zero, HUGE_ORDER));
         }
@@ -126,8 +126,12 @@ fn whole_units(frames: FrameRange, order: u8) -> u64 {
 /// Writes the tables of `segment` and says how many bytes that took. `reserved` yields ranges in ascending order,
 /// those before the segment may still be in it; what reaches beyond the
 /// segment stays in it.
-pub(crate) fn start(segment: &Segment<'_>, reserved: &mut Ahead<'_>, fresh: Fresh<'_>) -> u64 {
-    let is_any_fresh = fresh.is_in(segment.frames);
+pub(crate) fn start(
+    segment: &Segment<'_>,
+    reserved: &mut RangeCursor<'_>,
+    zeros: InitialZeros<'_>,
+) -> u64 {
+    let has_zeros = zeros.is_in(segment.frames);
     let mut written_bytes = 0;
     let mut giant = 0;
     while giant < segment.giant_count() {
@@ -137,15 +141,15 @@ pub(crate) fn start(segment: &Segment<'_>, reserved: &mut Ahead<'_>, fresh: Fres
             let run = reserved.free_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
             if run > 0 {
                 // Of one content, as far as known.
-                let content = if !is_any_fresh {
+                let content = if !has_zeros {
                     Some(Content::Unknown)
-                } else if fresh.covers(inside) {
+                } else if zeros.covers(inside) {
                     Some(Content::Zero)
                 } else {
-                    (!fresh.is_in(inside)).then_some(Content::Unknown)
+                    (!zeros.is_in(inside)).then_some(Content::Unknown)
                 };
                 if let Some(content) = content {
-                    let run = if is_any_fresh { 1 } else { run };
+                    let run = if has_zeros { 1 } else { run };
                     let next = giant + run as usize;
                     segment.store_giants(giant..next, Giant::FREE.with_content(content));
                     written_bytes += run * size_of::<u64>() as u64;
@@ -162,7 +166,7 @@ pub(crate) fn start(segment: &Segment<'_>, reserved: &mut Ahead<'_>, fresh: Fres
                 continue;
             }
         }
-        let word = start_mixed(segment, giant, reserved, fresh, &mut written_bytes);
+        let word = start_mixed(segment, giant, reserved, zeros, &mut written_bytes);
         segment.store_giants(giant..giant + 1, word);
         written_bytes += size_of::<u64>() as u64;
         giant += 1;
@@ -175,12 +179,12 @@ pub(crate) fn start(segment: &Segment<'_>, reserved: &mut Ahead<'_>, fresh: Fres
 fn start_mixed(
     segment: &Segment<'_>,
     giant: usize,
-    reserved: &mut Ahead<'_>,
-    fresh: Fresh<'_>,
+    reserved: &mut RangeCursor<'_>,
+    zeros: InitialZeros<'_>,
     written_bytes: &mut u64,
 ) -> Giant {
     let (mut free, mut partial, mut known) = (0, 0, 0);
-    let is_any_fresh = fresh.is_in(segment.giant_frames(giant));
+    let has_zeros = zeros.is_in(segment.giant_frames(giant));
     let end = segment.giant_frames(giant).intersect(segment.frames).end();
     let huges = segment.huges_in(giant);
     let mut huge = huges.start;
@@ -190,9 +194,9 @@ fn start_mixed(
         if inside == all {
             let run = reserved.free_units(all.start(), end, u64::from(HUGE_FRAMES));
             if run > 0 {
-                let run = if is_any_fresh { 1 } else { run };
+                let run = if has_zeros { 1 } else { run };
                 let next = huge + run as usize;
-                let is_zero = is_any_fresh && fresh.covers(all);
+                let is_zero = has_zeros && zeros.covers(all);
                 let content = [Content::Unknown, Content::Zero][usize::from(is_zero)];
                 segment.store_huges(huge..next, Huge::FREE.with_content(content));
                 known += u32::from(is_zero);
@@ -231,7 +235,7 @@ fn start_mixed(
 }
 
 /// Writes the bitmap of a huge frame and says whether some of its pages are free.
-fn start_bitmap(segment: &Segment<'_>, huge: usize, reserved: &mut Ahead<'_>) -> bool {
+fn start_bitmap(segment: &Segment<'_>, huge: usize, reserved: &mut RangeCursor<'_>) -> bool {
     let all = segment.huge_frames(huge);
     let inside = all.intersect(segment.frames);
     let place = |part: FrameRange| {

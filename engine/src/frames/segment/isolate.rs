@@ -23,7 +23,7 @@ impl Segment<'_> {
         let giant = self.giant_of_huge(huge);
         loop {
             let word = self.giant(giant);
-            let done = match word.state {
+            let done = match word.state() {
                 GiantState::Opening => false,
                 GiantState::Free => self
                     .take_below(giant, word, || {
@@ -37,8 +37,8 @@ impl Segment<'_> {
                     false
                 }
                 GiantState::Split => {
-                    let seen = self.settled_huge(huge);
-                    if seen.isolated {
+                    let seen = self.opened_huge(huge);
+                    if seen.is_isolated() {
                         return Err(AlreadyIsolated);
                     }
                     self.mark_isolated(giant, huge, seen)
@@ -54,19 +54,19 @@ impl Segment<'_> {
     /// Marks a huge frame, found as `seen`, of a split giant frame; `false` if it changed.
     fn mark_isolated(&self, giant: GiantIndex, huge: HugeIndex, seen: Huge) -> bool {
         let isolated = seen.with_isolated(true);
-        match seen.state {
-            _ if seen.isolated => false,
+        match seen.state() {
+            _ if seen.is_isolated() => false,
             HugeState::Opening => false,
             HugeState::Free => {
                 // Out of the count first, as if it were taken.
                 let mut call = self.calls.begin();
-                let taken = Change::free(-1).and_known(seen.content, -1);
-                if self.change_giant(giant, taken).is_err() {
+                let taken = Change::free(-1).and_known(seen.content(), -1);
+                if self.try_adjust_giant(giant, taken).is_err() {
                     return false;
                 }
                 let mine = self.swap_huge(huge, seen, isolated);
                 if !mine {
-                    self.raise_free_of(giant, 1, seen.content);
+                    self.raise_free_of(giant, 1, seen.content());
                     call.undo();
                 }
                 mine
@@ -74,7 +74,7 @@ impl Segment<'_> {
             HugeState::Split | HugeState::Allocated => {
                 let mine = self.swap_huge(huge, seen, isolated);
                 if mine && seen.is_counted() {
-                    self.settle_giant(giant, Change::partial(seen.mobility, -1));
+                    self.adjust_giant(giant, Change::partial(seen.mobility(), -1));
                 }
                 mine
             }
@@ -86,26 +86,26 @@ impl Segment<'_> {
     pub(crate) fn end_isolation(&self, huge: HugeIndex) {
         let giant = self.giant_of_huge(huge);
         loop {
-            let seen = self.settled_huge(huge);
-            if !seen.isolated {
+            let seen = self.opened_huge(huge);
+            if !seen.is_isolated() {
                 return;
             }
             let now = seen.with_isolated(false);
-            let count = Change::partial(now.mobility, 1);
+            let count = Change::partial(now.mobility(), 1);
             // Partial before it can be taken.
             if now.is_counted() {
-                self.settle_giant(giant, count);
+                self.adjust_giant(giant, count);
             }
             if self.swap_huge(huge, seen, now) {
                 if now.is_free() {
-                    self.raise_free_of(giant, 1, now.content);
+                    self.raise_free_of(giant, 1, now.content());
                 } else {
-                    self.raise_giant_bound(giant, now.mobility, now.max_order);
+                    self.raise_giant_bound(giant, now.mobility(), now.max_order());
                 }
                 return;
             }
             if now.is_counted() {
-                self.settle_giant(giant, Change::partial(now.mobility, -1));
+                self.adjust_giant(giant, Change::partial(now.mobility(), -1));
             }
             pause();
         }
@@ -114,8 +114,8 @@ impl Segment<'_> {
     /// Makes an isolated huge frame of which nothing was in use allocated; `false` if a page
     /// of it was taken by a call that has not given it back yet.
     pub(crate) fn take_isolated(&self, huge: HugeIndex) -> bool {
-        let seen = self.settled_huge(huge);
-        match seen.state {
+        let seen = self.opened_huge(huge);
+        match seen.state() {
             HugeState::Free => {
                 let taken = Huge::allocated(Mobility::Unmovable).with_isolated(true);
                 self.swap_huge(huge, seen, taken)
@@ -149,8 +149,8 @@ impl Segment<'_> {
     /// How many frames of an isolated huge frame are allocated or reserved.
     pub(crate) fn in_use(&self, huge: HugeIndex) -> u64 {
         let inside = self.huge_frames(huge).intersect(self.frames).count();
-        let word = self.settled_huge(huge);
-        match word.state {
+        let word = self.opened_huge(huge);
+        match word.state() {
             HugeState::Free => 0,
             HugeState::Split => inside - u64::from(self.bitmap(huge).count_free()),
             HugeState::Allocated | HugeState::Opening => inside,

@@ -33,7 +33,7 @@
 //! | [`isolate`] | huge frames of which nothing can be taken |
 //! | [`offline`] | huge frames out of use |
 //! | [`pinned`] | frames that can't be freed |
-//! | [`init`], [`fresh`] | the first words: free, reserved, or a border; memory that is zero from the start |
+//! | [`init`], [`initial_zeros`] | the first words: free, reserved, or a border; memory that is zero from the start |
 //! | [`statistics`], [`validate`] | what is free; whether every count equals what it counts |
 
 #![expect(
@@ -43,9 +43,9 @@
 
 pub(crate) mod calls;
 mod content;
-pub(crate) mod fresh;
 pub(crate) mod give;
 pub(crate) mod init;
+pub(crate) mod initial_zeros;
 pub(crate) mod isolate;
 pub(crate) mod occupancy;
 #[cfg(feature = "hotplug")]
@@ -215,26 +215,16 @@ impl<'m> Segment<'m> {
 
     // ---- Words -----------------------------------------------------------
 
+    /// The word of a giant frame.
     #[inline]
     pub(crate) fn giant(&self, giant: GiantIndex) -> Giant {
-        Giant::unpack(self.giant_bits(giant))
+        Giant::of_bits(self.giants.at(giant).load(Ordering::Acquire))
     }
 
-    /// The bits of a giant frame's word.
-    #[inline]
-    pub(crate) fn giant_bits(&self, giant: GiantIndex) -> u64 {
-        self.giants.at(giant).load(Ordering::Acquire)
-    }
-
+    /// The word of a huge frame.
     #[inline]
     pub(crate) fn huge(&self, huge: HugeIndex) -> Huge {
-        Huge::unpack(self.huge_bits(huge))
-    }
-
-    /// The bits of a huge frame's word.
-    #[inline]
-    pub(crate) fn huge_bits(&self, huge: HugeIndex) -> u32 {
-        self.huges.at(huge).load(Ordering::Acquire)
+        Huge::of_bits(self.huges.at(huge).load(Ordering::Acquire))
     }
 
     /// The first huge frame of `range` with a word that fits.
@@ -242,24 +232,24 @@ impl<'m> Segment<'m> {
     pub(crate) fn find_huge(
         &self,
         range: Range<HugeIndex>,
-        fits: impl Fn(u32) -> bool,
+        fits: impl Fn(Huge) -> bool,
     ) -> Option<HugeIndex> {
         let start = range.start;
         let mut words = self.huges.each(range);
-        let at = words.position(|word| fits(word.load(Ordering::Acquire)))?;
+        let at = words.position(|word| fits(Huge::of_bits(word.load(Ordering::Acquire))))?;
         Some(start + at)
     }
 
     /// A huge frame's word after a change of another one.
     #[inline]
-    fn recheck_huge(&self, huge: HugeIndex) -> u32 {
-        recheck_u32(self.huges.at(huge))
+    fn recheck_huge(&self, huge: HugeIndex) -> Huge {
+        Huge::of_bits(recheck_u32(self.huges.at(huge)))
     }
 
     /// A giant frame's word after a change of another one.
     #[inline]
-    fn recheck_giant(&self, giant: GiantIndex) -> u64 {
-        recheck_u64(self.giants.at(giant))
+    fn recheck_giant(&self, giant: GiantIndex) -> Giant {
+        Giant::of_bits(recheck_u64(self.giants.at(giant)))
     }
 
     #[inline]
@@ -279,7 +269,7 @@ impl<'m> Segment<'m> {
 
     /// Stores the same word for all of `giants`.
     fn store_giants(&self, giants: Range<GiantIndex>, word: Giant) {
-        let bits = word.pack();
+        let bits = word.bits();
         // Release: what was written below comes before; pairs with `giant_bits`.
         self.giants
             .each(giants)
@@ -288,7 +278,7 @@ impl<'m> Segment<'m> {
 
     /// Stores the same word for all of `huges`.
     fn store_huges(&self, huges: Range<HugeIndex>, word: Huge) {
-        let bits = word.pack();
+        let bits = word.bits();
         // Release: what was written below comes before; pairs with `huge_bits`.
         self.huges
             .each(huges)
@@ -298,40 +288,49 @@ impl<'m> Segment<'m> {
     /// Ends the opening of a huge frame.
     fn publish_huge(&self, huge: HugeIndex, word: Huge) {
         // Not a store: it may be followed by a recheck.
-        self.huges.at(huge).swap(word.pack(), Ordering::SeqCst);
+        self.huges.at(huge).swap(word.bits(), Ordering::SeqCst);
     }
 
     fn swap_giant(&self, giant: GiantIndex, from: Giant, to: Giant) -> bool {
-        swap_u64(self.giants.at(giant), from.pack(), to.pack())
+        swap_u64(self.giants.at(giant), from.bits(), to.bits())
     }
 
     #[inline]
     fn swap_huge(&self, huge: HugeIndex, from: Huge, to: Huge) -> bool {
-        swap_u32(self.huges.at(huge), from.pack(), to.pack())
+        swap_u32(self.huges.at(huge), from.bits(), to.bits())
+    }
+
+    /// Changes a giant frame's word, or says which one `change` refused.
+    #[inline]
+    fn update_giant(
+        &self,
+        giant: GiantIndex,
+        change: impl Fn(Giant) -> Option<Giant>,
+    ) -> Result<(), Giant> {
+        let change = |bits| change(Giant::of_bits(bits)).map(Giant::bits);
+        let changed = update_u64(self.giants.at(giant), change);
+        changed.map(drop).map_err(Giant::of_bits)
     }
 
     /// Changes the counts of a split giant frame, or says which word did not allow it.
-    fn change_giant(&self, giant: GiantIndex, by: Change) -> Result<(), Giant> {
-        let changed = update_u64(self.giants.at(giant), |bits| {
-            Giant::unpack(bits).changed(by).map(Giant::pack)
-        });
-        changed.map(drop).map_err(Giant::unpack)
+    fn try_adjust_giant(&self, giant: GiantIndex, by: Change) -> Result<(), Giant> {
+        self.update_giant(giant, |word| word.changed(by))
     }
 
     /// Reserves `count` free huge frames of a split giant frame; whether it had so many.
     #[inline]
     fn lower_free(&self, giant: GiantIndex, count: u32) -> bool {
-        let word = self.giants.at(giant);
-        update_u64(word, |bits| Giant::lowered_free_in(bits, count)).is_ok()
+        self.update_giant(giant, |word| word.lowered_free(count))
+            .is_ok()
     }
 
     /// Changes the counts for something the caller holds below, which keeps the giant frame
     /// from merging. (It may be opening still, for the moment.)
-    fn settle_giant(&self, giant: GiantIndex, by: Change) {
+    fn adjust_giant(&self, giant: GiantIndex, by: Change) {
         loop {
-            match self.change_giant(giant, by) {
+            match self.try_adjust_giant(giant, by) {
                 Ok(()) => return,
-                Err(word) if word.state == GiantState::Opening => pause(),
+                Err(word) if word.state() == GiantState::Opening => pause(),
                 Err(word) => panic!("giant frame {giant}: {word:?} can't change {by:?}"),
             }
         }
@@ -343,16 +342,16 @@ impl<'m> Segment<'m> {
         let raise = Giant::raise_of_free(count);
         let old = self.giants.at(giant).fetch_add(raise, Ordering::SeqCst);
         let new = old.wrapping_add(raise);
-        if Giant::unpack(new).is_complete() {
+        if Giant::of_bits(new).is_complete() {
             self.merge_if_complete(giant);
         }
     }
 
-    /// The same for huge frames with this content.
+    /// Raises the count of free huge frames, and of known ones, for huge frames with this content.
     pub(crate) fn raise_free_of(&self, giant: GiantIndex, count: u32, content: Content) {
         if content.is_known() {
             let count = count.cast_signed();
-            self.settle_giant(giant, Change::free(count).and_known(content, count));
+            self.adjust_giant(giant, Change::free(count).and_known(content, count));
         } else {
             self.raise_free(giant, count);
         }
@@ -361,10 +360,7 @@ impl<'m> Segment<'m> {
     /// Makes a giant frame free as one block if all below is.
     fn merge_if_complete(&self, giant: GiantIndex) {
         // An error: it is not complete any more.
-        let _ = update_u64(self.giants.at(giant), |bits| {
-            let word = Giant::unpack(bits);
-            word.is_complete().then(|| word.merged().pack())
-        });
+        let _ = self.update_giant(giant, |word| word.is_complete().then(|| word.merged()));
     }
 
     // ---- Look ------------------------------------------------------------
@@ -378,13 +374,13 @@ impl<'m> Segment<'m> {
     /// Whether `frame`, inside the segment, is allocated (or was never free).
     pub(crate) fn is_allocated(&self, frame: Frame) -> bool {
         loop {
-            match self.giant(self.giant_of(frame)).state {
+            match self.giant(self.giant_of(frame)).state() {
                 GiantState::Free => return false,
                 GiantState::Allocated => return true,
                 GiantState::Opening => pause(),
                 GiantState::Split => {
                     let huge = self.huge_of(frame);
-                    return match self.huge(huge).state {
+                    return match self.huge(huge).state() {
                         HugeState::Free => false,
                         HugeState::Split => self.bitmap(huge).is_set(page_of(frame)),
                         HugeState::Allocated | HugeState::Opening => true,

@@ -79,7 +79,7 @@ impl Segment<'_> {
         for giant in self.giant_of(range.start())..=self.giant_of(last) {
             let part = self.giant_frames(giant).intersect(range);
             let word = self.giant(giant);
-            match word.state {
+            match word.state() {
                 GiantState::Free => sum.free_frames += part.count(),
                 GiantState::Allocated | GiantState::Opening => {
                     sum.add_used(
@@ -98,7 +98,7 @@ impl Segment<'_> {
         sum
     }
 
-    /// The same of a huge frame below a giant frame that is split.
+    /// What a huge frame below a giant frame that is split is used for.
     fn occupancy_of(&self, huge: HugeIndex, reserved: bool) -> Occupancy {
         let mut sum = Occupancy::default();
         let word = self.huge(huge);
@@ -109,12 +109,12 @@ impl Segment<'_> {
         let inside = self.huge_frames(huge).intersect(self.frames);
         let used = self.in_use(huge);
         sum.free_frames = inside.count() - used;
-        let pinned = if word.pinned {
+        let pinned = if word.is_pinned() {
             self.hold(inside, reserved)
         } else {
             Pins::None
         };
-        sum.add_used(used, word.mobility.is_movable(), pinned);
+        sum.add_used(used, word.mobility().is_movable(), pinned);
         sum
     }
 

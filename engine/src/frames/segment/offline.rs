@@ -29,7 +29,7 @@ impl Segment<'_> {
                 break true;
             }
             if self.swap_huge(huge, seen, Self::TAKEN) {
-                break !seen.isolated;
+                break !seen.is_isolated();
             }
         };
         // In one step, but for what another call freed meanwhile, which was not its own. Nothing
@@ -83,16 +83,16 @@ impl Segment<'_> {
         let giant = self.giant_of_huge(huge);
         loop {
             let word = self.giant(giant);
-            if word.state == GiantState::Split {
+            if word.state() == GiantState::Split {
                 // It may be isolated.
-                let seen = self.settled_huge(huge);
-                let offline = Huge::out_of_use(true).with_isolated(seen.isolated);
+                let seen = self.opened_huge(huge);
+                let offline = Huge::out_of_use(true).with_isolated(seen.is_isolated());
                 let is_absent = seen.with_isolated(false) == Huge::out_of_use(false);
                 // Not absent: another call adds it at this moment.
                 if !is_absent || self.swap_huge(huge, seen, offline) {
                     return is_absent;
                 }
-            } else if word.state == GiantState::Allocated {
+            } else if word.state() == GiantState::Allocated {
                 self.open_giant(giant, word);
             } else {
                 pause();
@@ -105,7 +105,7 @@ impl Segment<'_> {
         loop {
             // It may be isolated meanwhile.
             let seen = self.huge(huge);
-            let absent = Huge::out_of_use(false).with_isolated(seen.isolated);
+            let absent = Huge::out_of_use(false).with_isolated(seen.is_isolated());
             if !seen.is_offline() || self.swap_huge(huge, seen, absent) {
                 return;
             }
@@ -117,8 +117,8 @@ impl Segment<'_> {
     pub(crate) fn close_absent(&self, giant: GiantIndex) {
         let word = self.giant(giant);
         // Counts are not 0 while a call is about to be refused that frees what it does not have.
-        let is_quiet = word.free == 0 && word.partial == [0; 2];
-        if word.state != GiantState::Split || !is_quiet || !self.has_all_of_giant(giant) {
+        let is_quiet = word.free() == 0 && !word.has_partial();
+        if word.state() != GiantState::Split || !is_quiet || !self.has_all_of_giant(giant) {
             return;
         }
         let opening = word.opening();
@@ -145,7 +145,7 @@ impl Segment<'_> {
             }
         };
         // Not a store: other calls raise the counts in the same word.
-        let change = now.pack().wrapping_sub(opening.pack());
+        let change = now.bits().wrapping_sub(opening.bits());
         self.giants.at(giant).fetch_add(change, Ordering::SeqCst);
     }
 }

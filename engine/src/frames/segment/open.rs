@@ -23,7 +23,7 @@ impl Segment<'_> {
             return false;
         }
         let huges = self.huges_in(giant);
-        let is_free = from.state == GiantState::Free;
+        let is_free = from.state() == GiantState::Free;
         if !is_free {
             let pinned = self.is_pinned(self.giant_frames(giant));
             let word = Huge::allocated(from.mobility()).with_pinned(pinned);
@@ -37,7 +37,7 @@ impl Segment<'_> {
         // Not a store: a huge frame below may be given back and counted from the moment its
         // word is written. Release: the words come before.
         let opened = from.opened_with(if is_free { HUGES } else { 0 });
-        let change = opened.pack().wrapping_sub(opening.pack());
+        let change = opened.bits().wrapping_sub(opening.bits());
         self.giants.at(giant).fetch_add(change, Ordering::SeqCst);
         if !is_free {
             self.merge_if_complete(giant);
@@ -57,13 +57,13 @@ impl Segment<'_> {
         let giant = self.giant_of_huge(huge);
         let mut call = self.calls.begin();
         // Partial before it is.
-        let open = Change::open(mobility).and_known(from.content, -1);
-        if self.change_giant(giant, open).is_err() {
+        let open = Change::open(mobility).and_known(from.content(), -1);
+        if self.try_adjust_giant(giant, open).is_err() {
             return false;
         }
         if !self.swap_huge(huge, from, from.with_state(HugeState::Opening)) {
-            let back = Change::not_opened(mobility).and_known(from.content, 1);
-            self.settle_giant(giant, back);
+            let back = Change::not_opened(mobility).and_known(from.content(), 1);
+            self.adjust_giant(giant, back);
             call.undo();
             return false;
         }
@@ -71,7 +71,7 @@ impl Segment<'_> {
         debug_assert!(pages.count < HUGE_FRAMES);
         let word = Huge::split(mobility, true);
         self.publish_huge(huge, word);
-        self.raise_giant_bound(giant, mobility, word.max_order);
+        self.raise_giant_bound(giant, mobility, word.max_order());
         self.recheck_opened(huge);
         true
     }
@@ -94,11 +94,11 @@ impl Segment<'_> {
         pages: Pages,
         order: u8,
     ) -> bool {
-        let (giant, mobility) = (self.giant_of_huge(huge), from.mobility);
-        let is_counted = !from.isolated;
+        let (giant, mobility) = (self.giant_of_huge(huge), from.mobility());
+        let is_counted = !from.is_isolated();
         if is_counted
             && self
-                .change_giant(giant, Change::partial(mobility, 1))
+                .try_adjust_giant(giant, Change::partial(mobility, 1))
                 .is_err()
         {
             return false;
@@ -106,7 +106,7 @@ impl Segment<'_> {
         let opening = from.with_state(HugeState::Opening);
         if !self.swap_huge(huge, from, opening) {
             if is_counted {
-                self.settle_giant(giant, Change::partial(mobility, -1));
+                self.adjust_giant(giant, Change::partial(mobility, -1));
             }
             return false;
         }
@@ -126,7 +126,7 @@ mod tests {
     use super::super::GiantIndex;
     use crate::frames::range::contiguous;
     use crate::frames::request::ZoneChoice;
-    use crate::frames::search::contiguous::{WantRange, Wanted};
+    use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
     use crate::frames::tests::kit::{first, frames, segments, want};
     use crate::frames::word::geometry::GIANT_FRAMES;
     use crate::frames::word::{Giant, Mobility};
@@ -151,11 +151,11 @@ mod tests {
             let found = segments.allocate(nodes.clone(), zones, want(order), None);
             assert_eq!(found, None);
         }
-        let row = WantRange {
+        let row = RangeRequest {
             frames: 3,
             align_frames: 1,
             mobility: Mobility::Unmovable,
-            content: Wanted::Any,
+            content: ContentRequest::Any,
         };
         assert_eq!(
             contiguous::allocate_on(&segments, nodes, row, zones, None),

@@ -60,10 +60,10 @@ pub(crate) struct Pinned<'m> {
     hotplug: AtomicBool,
     /// What that CPU pinned: it does not come before its words say whether it went.
     #[cfg(feature = "hotplug")]
-    going: Entry,
+    going_offline: Entry,
     /// Entries that its undo may need besides: one for each gap it closed.
     #[cfg(feature = "hotplug")]
-    kept: AtomicU32,
+    undo_entries: AtomicU32,
     /// Frames that are offline. No fewer while one call makes them so, or ends it.
     #[cfg(feature = "hotplug")]
     offline: AtomicU64,
@@ -99,9 +99,9 @@ impl<'m> Pinned<'m> {
             #[cfg(feature = "hotplug")]
             hotplug: AtomicBool::new(false),
             #[cfg(feature = "hotplug")]
-            going: Entry::default(),
+            going_offline: Entry::default(),
             #[cfg(feature = "hotplug")]
-            kept: AtomicU32::new(0),
+            undo_entries: AtomicU32::new(0),
             #[cfg(feature = "hotplug")]
             offline: AtomicU64::new(0),
         }
@@ -251,10 +251,10 @@ impl<'m> Pinned<'m> {
     /// How many ranges it may have now, so that what another call has begun can be undone.
     fn space(&self) -> usize {
         #[cfg(feature = "hotplug")]
-        let kept = self.kept.load(Ordering::Relaxed) as usize;
+        let reserved = self.undo_entries.load(Ordering::Relaxed) as usize;
         #[cfg(not(feature = "hotplug"))]
-        let kept = 0;
-        self.capacity().saturating_sub(kept)
+        let reserved = 0;
+        self.capacity().saturating_sub(reserved)
     }
 
     /// Adds `range`, of which nothing is pinned; `false` if the list is full.
@@ -278,7 +278,8 @@ impl<'m> Pinned<'m> {
         self.unpin_and(range, refused, || Ok(()))
     }
 
-    /// The same, and `also` before any other call sees it; if that fails, nothing changed here.
+    /// Takes `range` off the list, as [`Self::unpin`], and does `also` before any other call sees it; if that fails, nothing
+    /// changed here.
     pub(crate) fn unpin_and(
         &self,
         range: FrameRange,
@@ -288,9 +289,9 @@ impl<'m> Pinned<'m> {
         self.change(|| {
             #[cfg(feature = "hotplug")]
             {
-                let going = self.going.range().intersect(range);
-                if !going.is_empty() {
-                    return Err(Unpin::NotPinned(going.start()));
+                let held = self.going_offline.range().intersect(range);
+                if !held.is_empty() {
+                    return Err(Unpin::NotPinned(held.start()));
                 }
             }
             refused()?;
@@ -303,14 +304,14 @@ impl<'m> Pinned<'m> {
     }
 
     /// Adds `range` for a call that may undo it, in a list that others change: where it closes a gap,
-    /// they leave an entry until [`Self::release_kept`]. `false` if the list is full.
+    /// they leave an entry until [`Self::release_undo_entries`]. `false` if the list is full.
     #[cfg(feature = "hotplug")]
-    pub(crate) fn pin_kept(&self, range: FrameRange) -> bool {
+    pub(crate) fn pin_undoable(&self, range: FrameRange) -> bool {
         self.change(|| {
             let before = self.listed().len();
             let is_listed = self.pin_now(range, self.space());
             if self.listed().len() < before {
-                self.kept.fetch_add(1, Ordering::Relaxed);
+                self.undo_entries.fetch_add(1, Ordering::Relaxed);
             }
             is_listed
         })
@@ -318,11 +319,11 @@ impl<'m> Pinned<'m> {
 
     /// Nothing of what was added needs to be undone any more.
     #[cfg(feature = "hotplug")]
-    pub(crate) fn release_kept(&self) {
-        self.kept.store(0, Ordering::Relaxed);
+    pub(crate) fn release_undo_entries(&self) {
+        self.undo_entries.store(0, Ordering::Relaxed);
     }
 
-    /// Takes off what the caller has just added by [`Self::pin_kept`]: there is space for that.
+    /// Takes off what the caller has just added by [`Self::pin_undoable`]: there is space for that.
     #[cfg(feature = "hotplug")]
     pub(crate) fn unpin_back(&self, range: FrameRange) {
         let undone = self.change(|| self.unpin_now(range, self.entries.len()));

@@ -8,7 +8,6 @@
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::frames::word::geometry::LARGEST_PAGES;
 use crate::frames::word::{Change, Giant, Huge, HugeState, Mobility};
-use crate::sync::{swap_u32, update_u64};
 
 impl Segment<'_> {
     /// Makes the word of a split huge frame agree with its bitmap: partial, free as a
@@ -18,33 +17,32 @@ impl Segment<'_> {
     pub(super) fn reconcile(&self, huge: HugeIndex) {
         let giant = self.giant_of_huge(huge);
         loop {
-            let bits = self.recheck_huge(huge);
-            let seen = Huge::unpack(bits);
-            if seen.state != HugeState::Split {
+            let seen = self.recheck_huge(huge);
+            if seen.state() != HugeState::Split {
                 // The CPU that is merging it looks at the bitmap afterwards.
                 return;
             }
             let bitmap = self.bitmap(huge);
             match bitmap.max_order() {
-                None if seen.partial => {
-                    if self.swap_full(huge, bits) && !seen.isolated {
-                        self.settle_giant(giant, Change::partial(seen.mobility, -1));
+                None if seen.is_partial() => {
+                    if self.swap_full(huge, seen) && !seen.is_isolated() {
+                        self.adjust_giant(giant, Change::partial(seen.mobility(), -1));
                     }
                 }
                 None => return,
-                Some(order) if !seen.partial => self.make_partial(giant, huge, seen, order),
+                Some(order) if !seen.is_partial() => self.make_partial(giant, huge, seen, order),
                 Some(LARGEST_PAGES) if bitmap.is_empty() => {
                     if self.merge_huge(giant, huge, seen) {
                         return;
                     }
                 }
                 Some(order) => {
-                    if seen.max_order < order
+                    if seen.max_order() < order
                         && !self.swap_huge(huge, seen, seen.bounded_from(order))
                     {
                         continue;
                     }
-                    return self.raise_giant_bound(giant, seen.mobility, order);
+                    return self.raise_giant_bound(giant, seen.mobility(), order);
                 }
             }
         }
@@ -52,19 +50,19 @@ impl Segment<'_> {
 
     /// A huge frame, found full as `seen`, has a free block of `order`: counted first.
     fn make_partial(&self, giant: GiantIndex, huge: HugeIndex, seen: Huge, order: u8) {
-        let is_counted = !seen.isolated;
+        let is_counted = !seen.is_isolated();
         // An error: the huge frame merged meanwhile, and its giant frame with it.
         if is_counted
             && self
-                .change_giant(giant, Change::partial(seen.mobility, 1))
+                .try_adjust_giant(giant, Change::partial(seen.mobility(), 1))
                 .is_err()
         {
             return;
         }
         if self.swap_huge(huge, seen, seen.partial_from(order)) {
-            self.raise_giant_bound(giant, seen.mobility, order);
+            self.raise_giant_bound(giant, seen.mobility(), order);
         } else if is_counted {
-            self.settle_giant(giant, Change::partial(seen.mobility, -1));
+            self.adjust_giant(giant, Change::partial(seen.mobility(), -1));
         }
     }
 
@@ -82,9 +80,9 @@ impl Segment<'_> {
             call.undo();
             return false;
         }
-        self.publish_huge(huge, Huge::FREE.with_isolated(seen.isolated));
-        if !seen.isolated {
-            self.settle_giant(giant, Change::not_opened(seen.mobility));
+        self.publish_huge(huge, Huge::FREE.with_isolated(seen.is_isolated()));
+        if !seen.is_isolated() {
+            self.adjust_giant(giant, Change::not_opened(seen.mobility()));
         }
         true
     }
@@ -94,18 +92,18 @@ impl Segment<'_> {
     /// Pages became free in a huge frame, as part of a block of `order` at most.
     #[inline(never)]
     pub(super) fn raise_bound(&self, giant: GiantIndex, huge: HugeIndex, order: u8) {
-        let seen = Huge::unpack(self.recheck_huge(huge));
-        if seen.state != HugeState::Split {
+        let seen = self.recheck_huge(huge);
+        if seen.state() != HugeState::Split {
             // The CPU that is merging it looks at the bitmap afterwards.
             return;
         }
-        if !seen.partial {
+        if !seen.is_partial() {
             self.make_partial(giant, huge, seen, order);
         } else if self.swap_huge(huge, seen, seen.bounded_from(order)) {
-            return self.raise_giant_bound(giant, seen.mobility, order);
+            return self.raise_giant_bound(giant, seen.mobility(), order);
         }
         // Another CPU changed the word, or changed the bitmap before: the page may be taken again.
-        if !Huge::covers_in(self.recheck_huge(huge), order) || self.bitmap(huge).is_full() {
+        if !self.recheck_huge(huge).covers(order) || self.bitmap(huge).is_full() {
             self.reconcile(huge);
         }
     }
@@ -114,41 +112,42 @@ impl Segment<'_> {
     /// mobility its giant frame counts it still, for the caller to settle.
     #[inline(never)]
     pub(super) fn note_full(&self, huge: HugeIndex) -> Option<Mobility> {
-        let bits = self.recheck_huge(huge);
-        let is_mine = Huge::is_partial_in(bits) && self.swap_full(huge, bits);
+        let seen = self.recheck_huge(huge);
+        let is_mine = seen.is_partial() && self.swap_full(huge, seen);
         if !is_mine || !self.bitmap(huge).is_full() {
             self.reconcile(huge);
         }
-        (is_mine && !Huge::is_isolated_in(bits)).then_some(Huge::mobility_in(bits))
+        (is_mine && !seen.is_isolated()).then_some(seen.mobility())
     }
 
-    /// A huge frame, found partial with these bits, is used up; `false` if its word is another one.
+    /// A huge frame, found partial as `seen`, is used up; `false` if its word is another one.
     #[inline]
-    fn swap_full(&self, huge: HugeIndex, bits: u32) -> bool {
-        swap_u32(self.huges.at(huge), bits, Huge::full_in(bits))
+    fn swap_full(&self, huge: HugeIndex, seen: Huge) -> bool {
+        self.swap_huge(huge, seen, seen.full())
     }
 
     /// After a huge word changed: its giant frame has a block of `order`.
     #[inline]
     pub(super) fn raise_giant_bound(&self, giant: GiantIndex, mobility: Mobility, order: u8) {
-        if Giant::max_order_in(self.recheck_giant(giant), mobility) < order {
-            let mut least = [0; 2];
-            least[mobility as usize] = order;
-            self.change_giant_bound(giant, |word| word.bounded_from(least));
+        if self.recheck_giant(giant).max_order(mobility) < order {
+            self.write_giant_bound(giant, mobility, order);
         }
+    }
+
+    #[inline(never)]
+    fn write_giant_bound(&self, giant: GiantIndex, mobility: Mobility, order: u8) {
+        self.change_giant_bound(giant, |word| word.bounded_from(mobility, order));
     }
 
     /// Whether a giant frame's bound is the highest there is.
     #[inline]
     pub(super) fn giant_covers(&self, giant: GiantIndex, mobility: Mobility) -> bool {
-        Giant::max_order_in(self.recheck_giant(giant), mobility) >= LARGEST_PAGES
+        self.recheck_giant(giant).max_order(mobility) >= LARGEST_PAGES
     }
 
     fn change_giant_bound(&self, giant: GiantIndex, change: impl Fn(Giant) -> Giant) {
         // An error: it is one block, or opening; then it has no bound.
-        let _ = update_u64(self.giants.at(giant), |bits| {
-            Giant::is_split_in(bits).then(|| change(Giant::unpack(bits)).pack())
-        });
+        let _ = self.update_giant(giant, |word| word.is_split().then(|| change(word)));
     }
 
     /// A search for a block of `order` found none in a huge frame: its bound is lower, unless
@@ -162,15 +161,16 @@ impl Segment<'_> {
             return;
         }
         let lower = seen.bounded_to(max_order.unwrap_or(0));
-        if seen.state == HugeState::Split && self.swap_huge(huge, seen, lower) {
+        if seen.state() == HugeState::Split && self.swap_huge(huge, seen, lower) {
             self.reconcile(huge);
-            if self.huge(huge).max_order > lower.max_order {
+            if self.huge(huge).max_order() > lower.max_order() {
                 call.undo();
             }
         }
     }
 
-    /// The same for a giant frame, if none of its huge frames may have such a block.
+    /// A search found that none of a giant frame's huge frames may have a block of `order`: its bound is lower, unless one
+    /// became free meanwhile.
     #[cold]
     pub(crate) fn lower_giant_bound(&self, giant: GiantIndex, mobility: Mobility, order: u8) {
         let mut call = self.calls.begin();
@@ -178,15 +178,15 @@ impl Segment<'_> {
         self.change_giant_bound(giant, |word| word.bounded_to(mobility, at_most));
         let (mut max_order, mut counted) = (0, 0);
         for huge in self.huges_in(giant) {
-            let bits = self.recheck_huge(huge);
-            if Huge::is_counted_in(bits, mobility) {
-                max_order = max_order.max(Huge::unpack(bits).max_order);
+            let word = self.recheck_huge(huge);
+            if word.is_counted_for(mobility) {
+                max_order = max_order.max(word.max_order());
                 counted += 1;
             }
         }
         // Fewer than the giant frame counts: one is being opened or merged just now.
-        let word = Giant::unpack(self.recheck_giant(giant));
-        if counted < word.partial[mobility as usize] {
+        let word = self.recheck_giant(giant);
+        if counted < word.partial(mobility) {
             max_order = LARGEST_PAGES;
         }
         if max_order > at_most {

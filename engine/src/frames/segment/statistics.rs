@@ -116,7 +116,7 @@ impl Segment<'_> {
         };
         for giant in 0..self.giant_count() {
             let word = self.giant(giant);
-            match word.state {
+            match word.state() {
                 GiantState::Free => {
                     sum.free_giants += 1;
                     sum.free_huges += u64::from(HUGES);
@@ -124,10 +124,10 @@ impl Segment<'_> {
                     self.add_contents(giant, word, &mut sum);
                 }
                 GiantState::Split => {
-                    sum.free_huges += u64::from(word.free);
-                    sum.free_frames += u64::from(word.free) * u64::from(HUGE_FRAMES);
+                    sum.free_huges += u64::from(word.free());
+                    sum.free_frames += u64::from(word.free()) * u64::from(HUGE_FRAMES);
                     self.add_contents(giant, word, &mut sum);
-                    if word.partial != [0; 2] {
+                    if word.has_partial() {
                         sum += self.partial_statistics(giant);
                     }
                 }
@@ -139,7 +139,7 @@ impl Segment<'_> {
 
     /// Adds what is known of the free huge frames of a giant frame.
     fn add_contents(&self, giant: usize, word: Giant, sum: &mut Statistics) {
-        let is_whole = word.state == GiantState::Free;
+        let is_whole = word.state() == GiantState::Free;
         if let Some(content) = word.content().filter(|_| is_whole) {
             sum.add_huges(content, u64::from(HUGES));
             sum.add_giants(content);
@@ -147,8 +147,8 @@ impl Segment<'_> {
             let (mut zero, mut reported) = (0, 0);
             for word in self.huges_in(giant).map(|huge| self.huge(huge)) {
                 let is_free = word.is_free();
-                zero += u64::from(is_free && word.content == Content::Zero);
-                reported += u64::from(is_free && word.content == Content::Reported);
+                zero += u64::from(is_free && word.content() == Content::Zero);
+                reported += u64::from(is_free && word.content() == Content::Reported);
             }
             for (content, count) in [(Content::Zero, zero), (Content::Reported, reported)] {
                 sum.add_huges(content, count);
@@ -172,7 +172,7 @@ impl Segment<'_> {
         };
         for giant in 0..self.giant_count() {
             let word = self.giant(giant);
-            match word.state {
+            match word.state() {
                 GiantState::Free => add(self.giant_frames(giant)),
                 GiantState::Split => {
                     for huge in self.huges_in(giant) {
@@ -189,10 +189,10 @@ impl Segment<'_> {
     /// The free frames of a huge frame, a word of its bitmap at a time.
     fn free_runs_of(&self, huge: HugeIndex, add: &mut impl FnMut(FrameRange)) {
         let (start, word) = (self.huge_start(huge), self.huge(huge));
-        if word.isolated {
+        if word.is_isolated() {
             return;
         }
-        match word.state {
+        match word.state() {
             HugeState::Free => add(self.huge_frames(huge)),
             HugeState::Split => {
                 for first in (0..HUGE_FRAMES).step_by(64) {

@@ -87,7 +87,7 @@ impl<'m, T: Word> Table<'m, T> {
         unsafe { NonNull::slice_from_raw_parts(self.first, len).as_ref() }
     }
 
-    /// The same elements, numbered from `first` on.
+    /// The elements, numbered from `first` on.
     pub(crate) fn numbered_from(self, first: u64) -> Numbered<'m, T> {
         Numbered {
             zero: self.first.as_ptr().wrapping_sub(first as usize),
@@ -234,7 +234,12 @@ impl<'m> Carver<'m> {
 
     /// `bytes` bytes, none of them written, that start `phase` bytes after a
     /// multiple of `step`, a power of two; `None` if the block is used up.
-    pub(crate) fn room(&mut self, bytes: usize, step: usize, phase: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn aligned_space(
+        &mut self,
+        bytes: usize,
+        step: usize,
+        phase: usize,
+    ) -> Option<NonNull<u8>> {
         let pad = phase.wrapping_sub(self.next.addr().get()) & (step - 1);
         let taken = bytes.checked_add(pad)?;
         self.left_bytes = self.left_bytes.checked_sub(taken)?;

@@ -7,7 +7,7 @@ use crate::addr::Frame;
 use crate::frames::word::bitmap::{NoBlock, TakenAt};
 use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER};
 use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility, Purpose};
-use crate::sync::{pause, swap_u32};
+use crate::sync::pause;
 
 /// What is wanted of a huge frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +56,9 @@ impl Segment<'_> {
         part: Part,
     ) -> Result<Taken, Miss> {
         let seen = self.huge(huge);
-        match seen.state {
-            _ if seen.isolated => Err(Miss::Nothing),
-            HugeState::Split if seen.partial => self.take_of_split(huge, part),
+        match seen.state() {
+            _ if seen.is_isolated() => Err(Miss::Nothing),
+            HugeState::Split if seen.is_partial() => self.take_of_split(huge, part),
             HugeState::Free => self.take_of_free(huge, seen, purpose, part),
             HugeState::Opening => Err(Miss::Changed),
             HugeState::Split | HugeState::Allocated => Err(Miss::Nothing),
@@ -96,7 +96,7 @@ impl Segment<'_> {
     /// Settles how many huge frames of a mobility lost their last page.
     pub(crate) fn count_emptied(&self, giant: GiantIndex, mobility: Mobility, count: i32) {
         if count > 0 {
-            self.settle_giant(giant, Change::partial(mobility, -count));
+            self.adjust_giant(giant, Change::partial(mobility, -count));
         }
     }
 
@@ -120,7 +120,7 @@ impl Segment<'_> {
             Part::Any(order) => (self.take_block(huge, order, None)?, 1, order),
             Part::At(at, order) => (self.take_block(huge, order, Some(at))?, 1, order),
         };
-        if Huge::is_isolated_in(self.recheck_huge(huge)) {
+        if self.recheck_huge(huge).is_isolated() {
             self.undo_pages(huge, taken.at, order, bits);
             return Err(Miss::Changed);
         }
@@ -183,7 +183,7 @@ impl Segment<'_> {
         let first = self.huge_start(huge);
         let (at, count) = match part {
             Part::Whole => {
-                self.take_free_huge(huge, seen.pack(), purpose)?;
+                self.take_free_huge(huge, seen, purpose)?;
                 let start = Frame::new(first);
                 return Ok(Taken {
                     start,
@@ -199,7 +199,7 @@ impl Segment<'_> {
             return Err(Miss::Changed);
         }
         if let Some(known) = purpose.known {
-            known.note_all(seen.content);
+            known.note_all(seen.content());
         }
         let bits = match part {
             Part::UpTo(_) => !0 >> (64 - count),
@@ -213,16 +213,16 @@ impl Segment<'_> {
         })
     }
 
-    /// Takes a free huge frame, found with these bits: the giant frame's count first, then the
+    /// Takes a free huge frame, found as `seen`: the giant frame's count first, then the
     /// word. Where another CPU was faster, the count hid another huge frame for a moment.
     #[inline]
     pub(crate) fn take_free_huge(
         &self,
         huge: HugeIndex,
-        seen: u32,
+        seen: Huge,
         purpose: Purpose<'_>,
     ) -> Result<(), Miss> {
-        if Huge::is_known_in(seen) {
+        if seen.content().is_known() {
             return self.take_known_huge(huge, seen, purpose);
         }
         let giant = self.giant_of_huge(huge);
@@ -230,11 +230,11 @@ impl Segment<'_> {
         if !self.lower_free(giant, 1) {
             return Err(Miss::Changed);
         }
-        let allocated = Huge::allocated(purpose.mobility).pack();
-        if swap_u32(self.huges.at(huge), seen, allocated) {
+        let allocated = Huge::allocated(purpose.mobility);
+        if self.swap_huge(huge, seen, allocated) {
             return Ok(());
         }
-        self.settle_giant(giant, Change::free(1));
+        self.adjust_giant(giant, Change::free(1));
         call.undo();
         Err(Miss::Changed)
     }
@@ -244,24 +244,24 @@ impl Segment<'_> {
     fn take_known_huge(
         &self,
         huge: HugeIndex,
-        seen: u32,
+        seen: Huge,
         purpose: Purpose<'_>,
     ) -> Result<(), Miss> {
         let giant = self.giant_of_huge(huge);
-        let content = Huge::content_in(seen);
+        let content = seen.content();
         let mut call = self.calls.begin();
         let lower = Change::free(-1).and_known(content, -1);
-        if self.change_giant(giant, lower).is_err() {
+        if self.try_adjust_giant(giant, lower).is_err() {
             return Err(Miss::Changed);
         }
-        let allocated = Huge::allocated(purpose.mobility).pack();
-        if swap_u32(self.huges.at(huge), seen, allocated) {
+        let allocated = Huge::allocated(purpose.mobility);
+        if self.swap_huge(huge, seen, allocated) {
             if let Some(known) = purpose.known {
                 known.note_all(content);
             }
             return Ok(());
         }
-        self.settle_giant(giant, lower.reverse());
+        self.adjust_giant(giant, lower.reverse());
         call.undo();
         Err(Miss::Changed)
     }
@@ -278,19 +278,17 @@ impl Segment<'_> {
         mut put: impl FnMut(HugeIndex),
     ) {
         let mut call = self.calls.begin();
-        let mut left = self.giant(giant).free.min(most);
+        let mut left = self.giant(giant).free().min(most);
         if left == 0 || !self.lower_free(giant, left) {
             return;
         }
-        let allocated = Huge::allocated(mobility).pack();
+        let allocated = Huge::allocated(mobility);
         for huge in huges {
-            let seen = self.huge_bits(huge);
-            let is_taken = if Huge::is_free_unknown_in(seen) {
-                swap_u32(self.huges.at(huge), seen, allocated)
+            let seen = self.huge(huge);
+            let is_taken = if seen.is_free_unknown() {
+                self.swap_huge(huge, seen, allocated)
             } else {
-                any_content
-                    && Huge::is_free_in(seen)
-                    && self.take_known(giant, huge, seen, allocated)
+                any_content && seen.is_free() && self.take_known(giant, huge, seen, allocated)
             };
             if is_taken {
                 put(huge);
@@ -301,21 +299,21 @@ impl Segment<'_> {
             }
         }
         // Other CPUs took what this one passed, and left their own behind it.
-        self.settle_giant(giant, Change::free(left as i32));
+        self.adjust_giant(giant, Change::free(left as i32));
         call.undo();
     }
 
     /// Takes a free huge frame of known content that is reserved already, but not as such.
     #[cold]
-    fn take_known(&self, giant: GiantIndex, huge: HugeIndex, seen: u32, to: u32) -> bool {
-        let content = Huge::content_in(seen);
+    fn take_known(&self, giant: GiantIndex, huge: HugeIndex, seen: Huge, to: Huge) -> bool {
+        let content = seen.content();
         let one = |count| Change::free(0).and_known(content, count);
-        if self.change_giant(giant, one(-1)).is_err() {
+        if self.try_adjust_giant(giant, one(-1)).is_err() {
             return false;
         }
-        let is_taken = swap_u32(self.huges.at(huge), seen, to);
+        let is_taken = self.swap_huge(huge, seen, to);
         if !is_taken {
-            self.settle_giant(giant, one(1));
+            self.adjust_giant(giant, one(1));
         }
         is_taken
     }
@@ -332,11 +330,11 @@ impl Segment<'_> {
             if !seen.is_free() {
                 return Err(Miss::Nothing);
             }
-            reserve = reserve.and_free(-1).and_known(seen.content, -1);
+            reserve = reserve.and_free(-1).and_known(seen.content(), -1);
         }
         let giant = self.giant_of(block.start);
         let mut call = self.calls.begin();
-        if self.change_giant(giant, reserve).is_err() {
+        if self.try_adjust_giant(giant, reserve).is_err() {
             return Err(Miss::Changed);
         }
         // What the words say that are taken; then the same is reserved.
@@ -347,7 +345,7 @@ impl Segment<'_> {
             let is_mine =
                 seen.is_free() && self.swap_huge(huge, seen, seen.with_state(HugeState::Opening));
             if is_mine {
-                taken = taken.and_free(-1).and_known(seen.content, -1);
+                taken = taken.and_free(-1).and_known(seen.content(), -1);
             }
             let is_last = huge + 1 == huges.end;
             if !is_mine || is_last && taken != reserve {
@@ -356,7 +354,7 @@ impl Segment<'_> {
                     let before = self.huge(mine).with_state(HugeState::Free);
                     self.publish_huge(mine, before);
                 }
-                self.settle_giant(giant, reserve.reverse());
+                self.adjust_giant(giant, reserve.reverse());
                 call.undo();
                 return Err(Miss::Changed);
             }
@@ -424,7 +422,7 @@ impl Segment<'_> {
     fn try_at(&self, block: Block, purpose: Purpose<'_>) -> Result<(), Miss> {
         let giant = self.giant_of(block.start);
         let word = self.giant(giant);
-        match word.state {
+        match word.state() {
             GiantState::Allocated => Err(Miss::Nothing),
             GiantState::Opening => Err(Miss::Changed),
             GiantState::Free if block.order == GIANT_ORDER => {

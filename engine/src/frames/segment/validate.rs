@@ -5,7 +5,7 @@ use core::fmt;
 use super::Segment;
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::{HUGE_FRAMES, HUGES};
-use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState};
+use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState, Mobility};
 
 const RULE_OF_KNOWN: &str = "nothing is known of what is allocated or split";
 
@@ -65,19 +65,19 @@ impl Segment<'_> {
     fn validate_giant(&self, giant: usize) -> Result<(), Violation> {
         let frames = self.giant_frames(giant);
         let word = self.giant(giant);
-        match word.state {
+        match word.state() {
             GiantState::Free | GiantState::Allocated => {
                 let is_mine = u64::from(self.has_all_of_giant(giant));
                 let rule = "one block only if all of it is in the segment";
                 check(frames, rule, 1, is_mine)?;
-                if word.opened {
+                if word.was_opened() {
                     let is_free = |huge: Huge| huge.with_content(Content::Unknown) == Huge::FREE;
                     let free = |huge: &usize| is_free(self.huge(*huge));
                     let free = self.huges_in(giant).filter(free).count() as u64;
                     let rule = "what lies below one block says that it is free";
                     check(frames, rule, u64::from(HUGES), free)?;
                     if !word.is_unwritten() {
-                        let known = |huge: &usize| self.huge(*huge).content.is_known();
+                        let known = |huge: &usize| self.huge(*huge).content().is_known();
                         let known = self.huges_in(giant).filter(known).count() as u64;
                         let rule = "huge frames of known content below one block";
                         check(frames, rule, known, u64::from(word.known()))?;
@@ -97,49 +97,54 @@ impl Segment<'_> {
             let seen = self.huge(huge);
             self.validate_huge(huge, seen)?;
             free += u32::from(seen.is_free());
-            known += u32::from(seen.is_free() && seen.content.is_known());
+            known += u32::from(seen.is_free() && seen.content().is_known());
             if seen.is_counted() {
-                let index = seen.mobility as usize;
-                partial[index] += 1;
-                let bound = u64::from(word.max_order[index]);
+                partial[seen.mobility() as usize] += 1;
+                let bound = u64::from(word.max_order(seen.mobility()));
                 let rule = "no larger block of pages than the giant frame says";
-                let larger = bound.max(seen.max_order.into());
+                let larger = bound.max(seen.max_order().into());
                 check(self.huge_frames(huge), rule, bound, larger)?;
             }
         }
         let frames = self.giant_frames(giant);
         let rule = "free huge frames of a giant frame";
-        check(frames, rule, u64::from(free), u64::from(word.free))?;
+        check(frames, rule, u64::from(free), u64::from(word.free()))?;
         let rule = "free huge frames of known content";
         check(frames, rule, u64::from(known), u64::from(word.known()))?;
-        for (counted, kept) in partial.into_iter().zip(word.partial) {
+        for mobility in Mobility::ALL {
+            let (counted, kept) = (partial[mobility as usize], word.partial(mobility));
             let rule = "partly free huge frames";
             check(frames, rule, counted.into(), kept.into())?;
         }
         let rule = "a giant frame that is all free is one block";
-        check(frames, rule, 0, u64::from(word.free == HUGES))
+        check(frames, rule, 0, u64::from(word.free() == HUGES))
     }
 
     fn validate_huge(&self, huge: usize, seen: Huge) -> Result<(), Violation> {
         let frames = self.huge_frames(huge);
         let inside = frames.intersect(self.frames);
         let outside = frames.count() - inside.count();
-        match seen.state {
+        match seen.state() {
             HugeState::Opening => check(frames, "no huge frame is being opened", 0, 1),
             HugeState::Free | HugeState::Allocated => {
                 let rule = "one block only if all of it is in the segment";
                 check(frames, rule, 0, outside)?;
-                let is_known = seen.state == HugeState::Allocated && seen.content.is_known();
+                let is_known = seen.state() == HugeState::Allocated && seen.content().is_known();
                 check(frames, RULE_OF_KNOWN, 0, u64::from(is_known))
             }
             HugeState::Split => {
                 let bitmap = self.bitmap(huge);
                 let free = bitmap.count_free();
                 let rule = "partial if some page is free";
-                check(frames, rule, u64::from(free > 0), u64::from(seen.partial))?;
+                check(
+                    frames,
+                    rule,
+                    u64::from(free > 0),
+                    u64::from(seen.is_partial()),
+                )?;
                 let larger = bitmap
                     .max_order()
-                    .is_some_and(|order| order > seen.max_order);
+                    .is_some_and(|order| order > seen.max_order());
                 let rule = "no larger block of pages than the huge frame says";
                 check(frames, rule, 0, u64::from(larger))?;
                 let rule = "a huge frame that is all free is one block";
@@ -150,7 +155,12 @@ impl Segment<'_> {
                     .filter(|&(page, _)| bitmap.is_set(page))
                     .count() as u64;
                 check(frames, "pages outside the segment stay set", outside, set)?;
-                check(frames, RULE_OF_KNOWN, 0, u64::from(seen.content.is_known()))
+                check(
+                    frames,
+                    RULE_OF_KNOWN,
+                    0,
+                    u64::from(seen.content().is_known()),
+                )
             }
         }
     }

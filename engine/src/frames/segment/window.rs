@@ -8,7 +8,7 @@ use super::table::Numbered;
 use super::{Segment, page_of};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::{HUGE_ORDER, WORD_ORDER};
-use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
+use crate::frames::word::{Bitmap, Huge, Mobility};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Giant frames a window reaches on each side, at most.
@@ -44,7 +44,7 @@ impl<'m> Window<'m> {
     #[cold]
     pub(crate) fn around(segment: &Segment<'m>, frame: Frame) -> Self {
         let giant = segment.giant_of(frame);
-        let is_opened = |giant: &usize| Giant::is_opened_in(segment.giant_bits(*giant));
+        let is_opened = |giant: &usize| segment.giant(*giant).is_opened();
         if !is_opened(&giant) {
             return Self::empty(segment);
         }
@@ -71,7 +71,7 @@ impl<'m> Window<'m> {
     /// The huge word of a block of 2^`order` frames, a huge frame at most, if all of it is in
     /// the window.
     #[inline]
-    fn huge_of(&self, frame: Frame, order: u8) -> Option<(u64, u32)> {
+    fn huge_of(&self, frame: Frame, order: u8) -> Option<(u64, Huge)> {
         let at = frame.get().wrapping_sub(self.start);
         if self.count.saturating_sub(at) < 1 << order {
             return None;
@@ -80,15 +80,15 @@ impl<'m> Window<'m> {
         // SAFETY: the window lies inside its segment, whose tables have an element for every
         // huge frame it touches, and `frame` lies in the window.
         let word = unsafe { self.huges.at(huge) };
-        Some((huge, word.load(Ordering::Acquire)))
+        Some((huge, Huge::of_bits(word.load(Ordering::Acquire))))
     }
 
     /// The bitmap of the huge frame of `page`, if that is split and not isolated.
     #[inline]
     pub(crate) fn split(&self, page: Frame) -> Option<&'m Bitmap> {
-        let (huge, bits) = self.huge_of(page, 0)?;
+        let (huge, seen) = self.huge_of(page, 0)?;
         // SAFETY: as for the huge word: there are as many bitmaps.
-        Huge::is_split_in(bits).then(|| unsafe { self.bitmaps.at(huge) })
+        seen.is_split().then(|| unsafe { self.bitmaps.at(huge) })
     }
 
     /// Whether all of the huge frame that begins at `start` is in the window.
@@ -102,56 +102,56 @@ impl<'m> Window<'m> {
     /// isolated.
     #[inline]
     pub(crate) fn allocated_page(&self, page: Frame) -> Option<Mobility> {
-        let (_, bits) = self.huge_of(page, 0)?;
+        let (_, seen) = self.huge_of(page, 0)?;
         // Most pages are of huge frames that are split.
-        let is_allocated = if Huge::is_split_in(bits) {
+        let is_allocated = if seen.is_split() {
             // SAFETY: as for the huge word: there are as many bitmaps.
             let word = unsafe { self.bitmaps.word(page.get() / 64) };
             word.load(Ordering::Acquire) >> (page.get() % 64) & 1 != 0
         } else {
             rare();
-            Huge::is_allocated_in(bits)
+            seen.is_allocated()
         };
-        is_allocated.then(|| Huge::mobility_in(bits))
+        is_allocated.then(|| seen.mobility())
     }
 
-    /// The same for an aligned block of 2^`order` frames, at most a huge frame; `None` for more than 64
+    /// What the huge frame of an aligned block of 2^`order` frames was taken for, if all of the block is allocated and not isolated; `None` for more than 64
     /// pages of one that is split.
     #[inline(always)]
     pub(crate) fn allocated_small(&self, start: Frame, order: u8) -> Option<Mobility> {
-        let (_, bits) = self.huge_of(start, order)?;
-        let is_allocated = if order <= WORD_ORDER && Huge::is_split_in(bits) {
+        let (_, seen) = self.huge_of(start, order)?;
+        let is_allocated = if order <= WORD_ORDER && seen.is_split() {
             let pages = !0 >> (64 - (1u32 << order)) << (start.get() % 64);
             // SAFETY: as above.
             let word = unsafe { self.bitmaps.word(start.get() / 64) };
             word.load(Ordering::Acquire) & pages == pages
         } else {
-            Huge::is_allocated_in(bits)
+            seen.is_allocated()
         };
-        is_allocated.then(|| Huge::mobility_in(bits))
+        is_allocated.then(|| seen.mobility())
     }
 
-    /// The same for an aligned block of 2^`order` frames, a huge frame at most.
+    /// What the huge frame of an aligned block was taken for, likewise, also for more than 64 pages.
     #[inline]
     pub(crate) fn allocated_block(&self, start: Frame, order: u8) -> Option<Mobility> {
         if order <= WORD_ORDER {
             return self.allocated_small(start, order);
         }
-        let (huge, bits) = self.huge_of(start, order)?;
-        let is_allocated = Huge::is_allocated_in(bits)
-            || order < HUGE_ORDER && Huge::is_split_in(bits) && {
+        let (huge, seen) = self.huge_of(start, order)?;
+        let is_allocated = seen.is_allocated()
+            || order < HUGE_ORDER && seen.is_split() && {
                 // SAFETY: as above.
                 let bitmap = unsafe { self.bitmaps.at(huge) };
                 bitmap.all_set(page_of(start), order)
             };
-        is_allocated.then(|| Huge::mobility_in(bits))
+        is_allocated.then(|| seen.mobility())
     }
 
-    /// The same for a huge frame that begins at `start`, a multiple of its size.
+    /// What the huge frame that begins at `start` was taken for, if it is allocated as one and not isolated.
     #[inline]
     pub(crate) fn allocated_huge(&self, start: Frame) -> Option<Mobility> {
-        let (_, bits) = self.huge_of(start, HUGE_ORDER)?;
-        Huge::is_allocated_in(bits).then(|| Huge::mobility_in(bits))
+        let (_, seen) = self.huge_of(start, HUGE_ORDER)?;
+        seen.is_allocated().then(|| seen.mobility())
     }
 }
 

@@ -5,7 +5,7 @@ extern crate std;
 use super::kit::{first, frames, segments};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::range;
-use crate::frames::search::contiguous::{Probed, WantRange, Wanted, find};
+use crate::frames::search::contiguous::{ContentRequest, Probed, RangeRequest, find};
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{Block, GIANT_FRAMES};
 use crate::frames::zone::Segments;
@@ -20,11 +20,11 @@ fn search(
     align_frames: u64,
 ) -> (Option<FrameRange>, u64) {
     let (mut probed, segment) = (Probed::default(), first(segments));
-    let want = WantRange {
+    let want = RangeRequest {
         frames,
         align_frames,
         mobility: Mobility::Unmovable,
-        content: Wanted::Any,
+        content: ContentRequest::Any,
     };
     let found = find(segment, want, &mut probed, |found| {
         range::take(segments, found, Mobility::Unmovable).is_ok()

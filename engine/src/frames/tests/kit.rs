@@ -7,20 +7,21 @@ use crate::addr::{Frame, FrameRange};
 #[cfg(not(loom))]
 use crate::frames::request::ZoneChoice;
 #[cfg(not(loom))]
-use crate::frames::search::contiguous::WantRange;
-use crate::frames::search::{Hints, Pass, Want, any};
+use crate::frames::search::contiguous::RangeRequest;
+use crate::frames::search::{BlockRequest, Hints, Pass, any};
 use crate::frames::segment::Segment;
 #[cfg(loom)]
-use crate::frames::segment::fresh::Fresh;
+use crate::frames::segment::init::{RangeCursor, start};
 #[cfg(loom)]
-use crate::frames::segment::init::{Ahead, start};
+use crate::frames::segment::initial_zeros::InitialZeros;
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
 use crate::frames::word::Mobility;
 #[cfg(not(loom))]
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
-use crate::frames::zone::segment::{NONE, ZoneSegment};
+use crate::frames::zone::record::Zones;
+use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
 #[cfg(not(loom))]
 use proptest::prelude::ProptestConfig;
@@ -64,7 +65,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     blank_segment_with(frames, none_pinned())
 }
 
-/// The same, some of it reserved or absent.
+/// A segment over blank tables, some of it reserved or absent.
 #[cfg(loom)]
 pub(crate) fn blank_segment_with(
     frames: FrameRange,
@@ -96,13 +97,17 @@ pub(crate) fn blank_segment_with(
 #[cfg(loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
-    start(&segment, &mut Ahead::new(reserved), Fresh::default());
+    start(
+        &segment,
+        &mut RangeCursor::new(reserved),
+        InitialZeros::default(),
+    );
     segment
 }
 
 /// An unmovable block.
-pub(crate) fn want(order: u8) -> Want<'static> {
-    Want {
+pub(crate) fn want(order: u8) -> BlockRequest<'static> {
+    BlockRequest {
         order,
         mobility: Mobility::Unmovable,
         known: None,
@@ -134,8 +139,8 @@ pub(crate) fn segments(
         .map(|extent| usize::from(extent.1) + 1)
         .max()
         .unwrap_or(0);
-    let heads = Box::leak(std::vec![[NONE; 4]; nodes].into_boxed_slice());
-    Segments::new(Box::leak(all.into_boxed_slice()), heads)
+    let zones: Vec<_> = (0..nodes).map(|_| Zones::default()).collect();
+    Segments::new(Box::leak(all.into_boxed_slice()), zones.leak())
 }
 
 /// The only segment, or the first one.
@@ -178,7 +183,7 @@ pub(crate) fn allocate_frames(
     segments: &Segments<'_>,
     nodes: impl Iterator<Item = NodeId> + Clone,
     zones: ZoneChoice,
-    want: WantRange,
+    want: RangeRequest,
 ) -> Option<FrameRange> {
     crate::frames::range::contiguous::allocate_on(segments, nodes, want, zones, None)
 }

@@ -7,7 +7,7 @@ use super::kit::{allocate_frames, frames, recount, segments, want};
 use crate::addr::FrameRange;
 use crate::frames::range;
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::contiguous::{WantRange, Wanted};
+use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
@@ -59,10 +59,10 @@ fn churn(segments: &Segments<'_>, owners: &[AtomicU32], thread: u32, rounds: u32
             }
             3 => {
                 let nodes = [NodeId(1), NodeId(0)].into_iter();
-                let wanted = WantRange {
+                let wanted = RangeRequest {
                     frames: frames_wanted,
                     align_frames: 1 << random(10),
-                    content: Wanted::Any,
+                    content: ContentRequest::Any,
                     mobility: if random(2) == 0 {
                         Mobility::Movable
                     } else {

@@ -15,7 +15,7 @@ use crate::addr::{Frame, FrameRange};
 use crate::frames::error::RangeError;
 use crate::frames::range;
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::contiguous::{WantRange, Wanted};
+use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
@@ -104,7 +104,7 @@ impl Model {
     }
 
     /// Whether a zone of a node has space.
-    fn has_space(&self, node: u16, zone: ZoneKind, wanted: WantRange) -> bool {
+    fn has_space(&self, node: u16, zone: ZoneKind, wanted: RangeRequest) -> bool {
         let mut extents = self.extents.iter();
         extents.any(|&(extent, on, of)| {
             (on, of) == (node, zone)
@@ -286,10 +286,10 @@ impl State {
                         .map(|more| NodeId((node + more) % NODES))
                         .collect()
                 };
-                let wanted = WantRange {
+                let wanted = RangeRequest {
                     frames: len,
                     align_frames: 1 << align,
-                    content: Wanted::Any,
+                    content: ContentRequest::Any,
                     mobility: if movable {
                         Mobility::Movable
                     } else {
@@ -301,7 +301,7 @@ impl State {
         }
     }
 
-    fn contiguous(&mut self, nodes: &[NodeId], highest: ZoneKind, wanted: WantRange) {
+    fn contiguous(&mut self, nodes: &[NodeId], highest: ZoneKind, wanted: RangeRequest) {
         let zones = || {
             ZoneKind::ALL
                 .into_iter()

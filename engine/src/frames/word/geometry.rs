@@ -113,7 +113,7 @@ pub(crate) fn blocks(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
     })
 }
 
-/// The same for `at..end`, the end part of an aligned block of at most a giant frame: ascending
+/// The largest aligned blocks of `at..end`, the end part of an aligned block of at most a giant frame: ascending
 /// sizes.
 #[inline]
 pub(crate) fn blocks_up_to(mut at: u64, end: u64) -> impl Iterator<Item = Block> {
@@ -130,7 +130,7 @@ pub(crate) fn blocks_up_to(mut at: u64, end: u64) -> impl Iterator<Item = Block>
     })
 }
 
-/// The same from the end of `range` down.
+/// The largest aligned blocks that `range` is made of, from its end down.
 pub(crate) fn blocks_down(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
     let start = range.start().get();
     let mut end = range.end().get();

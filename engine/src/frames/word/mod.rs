@@ -1,12 +1,13 @@
 //! What the allocator keeps of each level. Plain values and pure functions: the sizes
 //! ([`geometry`]), the word of a giant frame ([`giant`]) and the word of a huge frame
-//! ([`huge`]), what free memory holds ([`content`]). With its atomic steps: the bitmap of a huge frame's
+//! ([`huge`]), both made of fields ([`field`]), what free memory holds ([`content`]). With its atomic steps: the bitmap of a huge frame's
 //! pages ([`bitmap`]).
 
 #![deny(unsafe_code)]
 
 pub(crate) mod bitmap;
 pub(crate) mod content;
+pub(crate) mod field;
 pub(crate) mod geometry;
 pub(crate) mod giant;
 pub(crate) mod huge;

@@ -1,24 +1,24 @@
 //! Which zones a request may take from, by the water marks: [`Gate`].
 
-use super::marks::ZoneMarks;
+use super::record::ZoneTable;
 use crate::frames::request::Request;
 use crate::node::{NodeId, ZoneKind};
 
 /// Which zones a request may take from: those where enough stays free.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gate<'m> {
-    marks: &'m [ZoneMarks],
+pub(crate) struct Gate<'a, 'm> {
+    zones: &'a ZoneTable<'m>,
     frames: u64,
     highest: ZoneKind,
 }
 
-impl<'m> Gate<'m> {
+impl<'a, 'm> Gate<'a, 'm> {
     /// For a request of `frames` frames; `None` if it may take from all.
     #[inline]
-    pub(crate) fn new(marks: &'m [ZoneMarks], request: &Request, frames: u64) -> Option<Self> {
-        let is_open = marks.is_empty() || request.is_from_reserve();
+    pub(crate) fn new(zones: &'a ZoneTable<'m>, request: &Request, frames: u64) -> Option<Self> {
+        let is_open = !zones.has_marks() || request.is_from_reserve();
         (!is_open).then_some(Self {
-            marks,
+            zones,
             frames,
             highest: request.highest_zone(),
         })
@@ -26,19 +26,16 @@ impl<'m> Gate<'m> {
 
     /// How many frames more than those it is for the request may take from a zone.
     pub(crate) fn most(&self, node: NodeId, zone: ZoneKind) -> u64 {
-        let mut marks = self.marks.iter();
-        let marks = marks.find(|marks| marks.zone() == (node, zone));
+        let marks = self.zones.marks_of(node, zone);
         marks.map_or(u64::MAX, |marks| {
-            marks
-                .above_reserve(zone < self.highest)
-                .saturating_sub(self.frames)
+            let above = marks.above_reserve(zone < self.highest);
+            above.saturating_sub(self.frames)
         })
     }
 
     /// Whether the request may take from a zone.
     pub(crate) fn allows(&self, node: NodeId, zone: ZoneKind) -> bool {
-        let mut marks = self.marks.iter();
-        let marks = marks.find(|marks| marks.zone() == (node, zone));
+        let marks = self.zones.marks_of(node, zone);
         marks.is_none_or(|marks| marks.leaves_enough(self.frames, zone < self.highest))
     }
 }

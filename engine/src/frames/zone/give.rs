@@ -7,13 +7,13 @@ use crate::frames::segment::{GiantIndex, Segment};
 use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
 
 /// The words of so many pages to be freed next are prefetched.
-const AHEAD: usize = 16;
+const PREFETCHED: usize = 16;
 /// Huge frames freed before their giant frames' counts are raised.
 const BATCH: usize = 16;
 
 /// A hint: the segment and window that most of some blocks lie in.
 #[derive(Debug)]
-pub(crate) struct Near<'a, 'm> {
+pub(crate) struct Local<'a, 'm> {
     pub(crate) segment: &'a Segment<'m>,
     pub(crate) window: &'a Window<'m>,
 }
@@ -24,18 +24,18 @@ impl<'m> Nodes<'m> {
         &self,
         order: Order,
         blocks: &[Frame],
-        near: &Near<'_, 'm>,
+        local: &Local<'_, 'm>,
         bad: &mut dyn FnMut(Frame),
     ) {
         match order.get() {
-            0 => self.segments.give_pages(blocks, near, bad),
-            HUGE_ORDER => self.segments.give_huges(blocks, near, bad),
+            0 => self.segments.give_pages(blocks, local, bad),
+            HUGE_ORDER => self.segments.give_huges(blocks, local, bad),
             _ => {
                 for &start in blocks {
                     let order = order.get();
                     if !self
                         .segments
-                        .give_block(Block { start, order }, near.segment)
+                        .give_block(Block { start, order }, local.segment)
                     {
                         bad(start);
                     }
@@ -48,7 +48,7 @@ impl<'m> Nodes<'m> {
     pub(crate) fn give_run(
         &self,
         pages: FrameRange,
-        near: &Near<'_, 'm>,
+        local: &Local<'_, 'm>,
         bad: &mut dyn FnMut(Frame),
     ) {
         let (mut start, end) = (pages.start().get(), pages.end().get());
@@ -60,7 +60,7 @@ impl<'m> Nodes<'m> {
                 *entry = Frame::new(frame);
                 count += 1;
             }
-            self.segments.give_pages(&word[..count], near, bad);
+            self.segments.give_pages(&word[..count], local, bad);
             start = next;
         }
     }
@@ -68,16 +68,16 @@ impl<'m> Nodes<'m> {
 
 impl<'m> Segments<'m> {
     /// The segment of `frame`: `near` if it lies there.
-    fn near_or_at<'s>(&'s self, frame: Frame, near: &'s Segment<'m>) -> Option<&'s Segment<'m>> {
-        if near.frames.contains(frame) {
-            Some(near)
+    fn local_or_at<'s>(&'s self, frame: Frame, local: &'s Segment<'m>) -> Option<&'s Segment<'m>> {
+        if local.frames.contains(frame) {
+            Some(local)
         } else {
             self.at(frame)?.online()
         }
     }
 
-    fn give_block(&self, block: Block, near: &Segment<'m>) -> bool {
-        let segment = self.near_or_at(block.start, near);
+    fn give_block(&self, block: Block, local: &Segment<'m>) -> bool {
+        let segment = self.local_or_at(block.start, local);
         let covers = |segment: &&Segment<'m>| segment.frames.covers(block.range());
         segment
             .filter(covers)
@@ -87,33 +87,33 @@ impl<'m> Segments<'m> {
     pub(crate) fn give_pages(
         &self,
         frames: &[Frame],
-        near: &Near<'_, 'm>,
+        local: &Local<'_, 'm>,
         bad: &mut dyn FnMut(Frame),
     ) {
         let mut coming = frames.iter();
         let mut prefetch = |count| {
             let pages = coming.by_ref().take(count);
-            pages.for_each(|&page| near.segment.prefetch(page));
+            pages.for_each(|&page| local.segment.prefetch(page));
         };
-        prefetch(AHEAD);
+        prefetch(PREFETCHED);
         for frames in frames.chunk_by(|one, other| one.get() / 64 == other.get() / 64) {
             prefetch(frames.len());
             if let &[start] = frames {
-                let freed = near.segment.give_page(near.window, start);
-                if !freed && !self.give_block(Block { start, order: 0 }, near.segment) {
+                let freed = local.segment.give_page(local.window, start);
+                if !freed && !self.give_block(Block { start, order: 0 }, local.segment) {
                     bad(start);
                 }
             } else {
-                self.give_neighbours(frames, near.segment, bad);
+                self.give_neighbours(frames, local.segment, bad);
             }
         }
     }
 
-    /// The same for pages of one bitmap word.
-    fn give_neighbours(&self, frames: &[Frame], near: &Segment<'m>, bad: &mut dyn FnMut(Frame)) {
+    /// Frees pages of one bitmap word.
+    fn give_neighbours(&self, frames: &[Frame], local: &Segment<'m>, bad: &mut dyn FnMut(Frame)) {
         let mut left = frames;
         while let Some(&first) = left.first() {
-            let segment = self.near_or_at(first, near);
+            let segment = self.local_or_at(first, local);
             let is_inside = |frame| segment.is_none_or(|segment| segment.frames.contains(frame));
             // All pages up to a hole.
             let mut bits = 0;
@@ -142,14 +142,14 @@ impl<'m> Segments<'m> {
     pub(crate) fn give_huges(
         &self,
         frames: &[Frame],
-        near: &Near<'_, 'm>,
+        local: &Local<'_, 'm>,
         bad: &mut dyn FnMut(Frame),
     ) {
-        let segment = near.segment;
+        let segment = local.segment;
         for frames in frames.chunks(BATCH) {
             let mut freed = [(0, 0); BATCH];
             for &start in frames {
-                if near.window.has_huge(start) && segment.give_huge(segment.huge_of(start)) {
+                if local.window.has_huge(start) && segment.give_huge(segment.huge_of(start)) {
                     let giant = segment.giant_of(start);
                     let of_giant =
                         |entry: &&mut (GiantIndex, u32)| entry.1 == 0 || entry.0 == giant;

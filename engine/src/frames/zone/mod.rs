@@ -5,7 +5,7 @@
 //! each node pages of the other mobility's huge frames come last.*
 //!
 //! Segments are kept by address, those of windows behind all others. Those of one node and zone are
-//! chained in that order; `heads` holds the first of each chain. Everything lies in metadata memory, sized by the number of
+//! chained in that order; the record of their zone holds the first of each chain, and its water marks. Everything lies in metadata memory, sized by the number of
 //! segments and nodes.
 //!
 //! | file | what it is |
@@ -15,6 +15,7 @@
 //! | `count` | counts of free frames for the water marks |
 //! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
+//! | [`record`] | the first segment of each zone, and its water marks |
 //! | [`give`] | many blocks freed at a time |
 //! | [`span`] | what a zone spans, and how much of it there is |
 //! | [`windows`] | several segments over the same frames, where memory may come |
@@ -25,6 +26,7 @@ pub(crate) mod fallback;
 pub(crate) mod gate;
 pub(crate) mod give;
 pub(crate) mod marks;
+pub(crate) mod record;
 pub(crate) mod segment;
 mod serve;
 pub(crate) mod span;
@@ -36,7 +38,7 @@ use core::fmt;
 use super::error::BlockError;
 use super::hooks::Hooks;
 use super::request::{Request, ZoneChoice};
-use super::search::{self, Hints, Pass, Want};
+use super::search::{self, BlockRequest, Hints, Pass};
 use super::segment::Segment;
 use super::segment::calls::Calls;
 use super::segment::give::{Refused, Why};
@@ -49,7 +51,7 @@ use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, pause};
 use gate::Gate;
-use marks::ZoneMarks;
+use record::{ZoneTable, Zones};
 use segment::{NONE, ZoneSegment};
 
 /// Passes of a request for a page, at most. Two that agree prove that there is none.
@@ -102,24 +104,20 @@ pub(crate) enum Reach {
     All,
 }
 
-/// First segment of each zone of a node.
-pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
-
-/// Segments, distances between nodes and water marks.
+/// Segments and distances between nodes.
 pub(crate) struct Nodes<'m> {
     pub(crate) layout: Layout<'m>,
     /// Frames that can't be freed.
     pub(crate) pinned: &'m Pinned<'m>,
     /// Frames that were added, and a huge frame more for each segment that had none.
     pub(crate) added: AtomicU64,
-    pub(crate) marks: &'m [ZoneMarks],
     pub(crate) hooks: Option<&'m dyn Hooks>,
     /// Whether reported memory comes back zero.
     pub(crate) reported_is_zero: AtomicBool,
     pub(crate) segments: Segments<'m>,
 }
 
-/// All segments of a machine, by address and by zone.
+/// All segments of a machine, by address and by zone, and the zones' water marks.
 #[derive(Debug)]
 pub(crate) struct Segments<'m> {
     /// Those that have their frames alone, and then those of windows.
@@ -130,23 +128,21 @@ pub(crate) struct Segments<'m> {
     largest: usize,
     /// The others, by ascending address; those of one window have the same.
     of_windows: &'m [ZoneSegment<'m>],
-    /// By node.
-    heads: &'m [Heads],
+    pub(crate) zones: ZoneTable<'m>,
     /// Calls that are taking a range, of any number of segments.
     pub(crate) range_calls: Calls,
 }
 
 impl<'m> Segments<'m> {
     /// Chains `all`, in ascending order but for those of windows, which come last, by node and zone.
-    /// Every node number must be below the length of `heads`.
-    pub(crate) fn new(all: &'m mut [ZoneSegment<'m>], heads: &'m mut [Heads]) -> Self {
-        heads.fill([NONE; ZoneKind::ALL.len()]);
+    /// Every node number must be below the length of `zones`.
+    pub(crate) fn new(all: &'m mut [ZoneSegment<'m>], zones: &'m mut [Zones]) -> Self {
         // From the last to the first, so that each chain ascends.
         let mut index = u32::try_from(all.len()).unwrap_or(NONE);
         for segment in all.iter_mut().rev() {
             index -= 1;
-            let head = &mut heads[usize::from(segment.node().0)][segment.zone() as usize];
-            segment.next = core::mem::replace(head, index);
+            let zone = &mut zones[usize::from(segment.node().0)][segment.zone() as usize];
+            segment.next = core::mem::replace(&mut zone.first, index);
         }
         let all: &'m [ZoneSegment<'m>] = all;
         let (fixed, of_windows) = all.split_at(all.partition_point(|one| !one.is_of_window()));
@@ -157,14 +153,14 @@ impl<'m> Segments<'m> {
             all,
             fixed,
             of_windows,
-            heads,
+            zones: ZoneTable::new(zones),
             range_calls: Calls::new(),
         }
     }
 
     /// How many nodes there are, numbered from 0.
     pub(crate) fn nodes(&self) -> usize {
-        self.heads.len()
+        self.zones.nodes()
     }
 
     /// By ascending address, absent ones left out; those of windows last.
@@ -226,8 +222,8 @@ impl<'m> Segments<'m> {
         node: NodeId,
         zone: ZoneKind,
     ) -> impl Iterator<Item = &ZoneSegment<'m>> {
-        let zones = self.heads.get(usize::from(node.0));
-        let head = zones.map_or(NONE, |zones| zones[zone as usize]);
+        let zones = self.zones.of(node);
+        let head = zones.map_or(NONE, |zones| zones[zone as usize].first);
         let segment = |index: u32| self.all.get(index as usize);
         let chain = core::iter::successors(segment(head), move |at| segment(at.next));
         chain.filter(|segment| segment.is_present())
@@ -249,8 +245,8 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
-        want: Want<'_>,
-        gate: Option<&Gate<'_>>,
+        want: BlockRequest<'_>,
+        gate: Option<&Gate<'_, '_>>,
         pass: &mut Pass,
     ) -> Option<Frame> {
         pass.other = false;
@@ -277,8 +273,8 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
-        want: Want<'_>,
-        gate: Option<&Gate<'_>>,
+        want: BlockRequest<'_>,
+        gate: Option<&Gate<'_, '_>>,
         pass: &mut Pass,
     ) -> Option<Frame> {
         zones.each().find_map(|zone| {
@@ -298,12 +294,12 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
-        gate: Option<&Gate<'_>>,
+        gate: Option<&Gate<'_, '_>>,
         mut find: impl FnMut(&Segment<'m>, &Hints) -> Option<Frame>,
     ) -> Option<Frame> {
-        let heads = self.heads.get(usize::from(node.0))?;
+        let of_node = self.zones.of(node)?;
         for zone in zones.downwards() {
-            let mut at = heads[zone];
+            let mut at = of_node[zone].first;
             if at == NONE || !gate.is_none_or(|gate| gate.allows(node, ZoneKind::ALL[zone])) {
                 continue;
             }
@@ -321,11 +317,17 @@ impl<'m> Segments<'m> {
 
     /// Takes a block at the hint of the first segment on `node` in `zones`; no search.
     #[inline]
-    fn allocate_at_hint(&self, node: NodeId, zones: ZoneChoice, want: Want<'_>) -> Option<Frame> {
-        let heads = self.heads.get(usize::from(node.0))?;
+    fn allocate_at_hint(
+        &self,
+        node: NodeId,
+        zones: ZoneChoice,
+        want: BlockRequest<'_>,
+    ) -> Option<Frame> {
+        let of_node = self.zones.of(node)?;
         for zone in zones.downwards() {
-            if heads[zone] != NONE {
-                let first = self.all.get(heads[zone] as usize)?;
+            let first = of_node[zone].first;
+            if first != NONE {
+                let first = self.all.get(first as usize)?;
                 // Nothing may have come to a window yet.
                 if let Some(online) = first.online() {
                     return search::at_hint(online, &first.hints, want);
@@ -345,8 +347,8 @@ impl<'m> Segments<'m> {
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
         zones: ZoneChoice,
-        want: Want<'_>,
-        gate: Option<&Gate<'_>>,
+        want: BlockRequest<'_>,
+        gate: Option<&Gate<'_, '_>>,
     ) -> Option<Frame> {
         let mut before = None;
         let mut left = Passes::new(if want.order == 0 {
@@ -380,7 +382,6 @@ impl fmt::Debug for Nodes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Nodes")
             .field("segments", &self.segments)
-            .field("marks", &self.marks)
             .finish_non_exhaustive()
     }
 }
@@ -402,8 +403,8 @@ impl<'m> Nodes<'m> {
     /// Takes the block of a request from node `first`; from others too, nearest first, if the
     /// `reach` and the request say so.
     pub(crate) fn allocate(&self, first: NodeId, request: &Request, reach: Reach) -> Option<Frame> {
-        let gate = Gate::new(self.marks, request, request.order().frames());
-        let want = Want::of(request, None);
+        let gate = Gate::new(&self.segments.zones, request, request.order().frames());
+        let want = BlockRequest::of(request, None);
         let frame = self.search_from(first, request, want, reach, gate.as_ref())?;
         self.count_taken(frame, request.order());
         Some(frame)
@@ -412,10 +413,10 @@ impl<'m> Nodes<'m> {
     /// Takes the block of a request next to the last one, if that is free; none where marks count.
     #[inline]
     pub(crate) fn allocate_at_hint(&self, first: NodeId, request: &Request) -> Option<Frame> {
-        if !self.marks.is_empty() {
+        if self.segments.zones.has_marks() {
             return None;
         }
-        let want = Want::of(request, None);
+        let want = BlockRequest::of(request, None);
         (self.segments).allocate_at_hint(first, request.zones(), want)
     }
 
@@ -427,8 +428,8 @@ impl<'m> Nodes<'m> {
         reach: Reach,
         known: &Known,
     ) -> Option<Frame> {
-        let want = Want::of(request, Some(known));
-        let gate = Gate::new(self.marks, request, request.order().frames());
+        let want = BlockRequest::of(request, Some(known));
+        let gate = Gate::new(&self.segments.zones, request, request.order().frames());
         let frame = self.search_from(first, request, want, reach, gate.as_ref())?;
         self.count_taken(frame, request.order());
         Some(frame)
@@ -437,8 +438,8 @@ impl<'m> Nodes<'m> {
     /// Takes the block of a request from this node in one pass, and counts nothing: what other CPUs hold for a
     /// moment is not waited for.
     pub(crate) fn take_once(&self, node: NodeId, request: &Request) -> Option<Frame> {
-        let gate = Gate::new(self.marks, request, request.order().frames());
-        let (zones, want) = (request.zones(), Want::of(request, None));
+        let gate = Gate::new(&self.segments.zones, request, request.order().frames());
+        let (zones, want) = (request.zones(), BlockRequest::of(request, None));
         let pass = &mut Pass::default();
         (self.segments).allocate_on(node, zones, want, gate.as_ref(), pass)
     }
@@ -448,9 +449,9 @@ impl<'m> Nodes<'m> {
         &self,
         first: NodeId,
         request: &Request,
-        want: Want<'_>,
+        want: BlockRequest<'_>,
         reach: Reach,
-        gate: Option<&Gate<'_>>,
+        gate: Option<&Gate<'_, '_>>,
     ) -> Option<Frame> {
         let (zones, segments) = (request.zones(), &self.segments);
         let found = segments.allocate_on(first, zones, want, gate, &mut Pass::default());
@@ -473,11 +474,11 @@ impl<'m> Nodes<'m> {
         known: &Known,
     ) -> Option<Frame> {
         let order = HUGE_ORDER;
-        let want = Want {
+        let want = BlockRequest {
             order,
-            ..Want::of(request, Some(known))
+            ..BlockRequest::of(request, Some(known))
         };
-        let gate = Gate::new(self.marks, request, 1 << HUGE_ORDER);
+        let gate = Gate::new(&self.segments.zones, request, 1 << HUGE_ORDER);
         let zone = ZoneChoice::only(zone);
         let frame = self
             .segments
@@ -501,7 +502,7 @@ impl<'m> Nodes<'m> {
         if request.is_zeroed() {
             return 0;
         }
-        let gate = Gate::new(self.marks, request, 0);
+        let gate = Gate::new(&self.segments.zones, request, 0);
         gate.map_or(u64::MAX, |gate| gate.most(segment.node(), segment.zone()))
     }
 

@@ -7,8 +7,8 @@
 use crate::addr::{Frame, FrameRange};
 use crate::frames::search::Hints;
 use crate::frames::segment::Segment;
-use crate::frames::segment::fresh::Fresh;
-use crate::frames::segment::init::{self, Ahead, start};
+use crate::frames::segment::init::{self, RangeCursor, start};
+use crate::frames::segment::initial_zeros::InitialZeros;
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::statistics::Statistics;
 #[cfg(feature = "hotplug")]
@@ -167,7 +167,7 @@ impl<'m> ZoneSegment<'m> {
         ready.then_some(&self.segment)
     }
 
-    /// The same; `None` also before its tables are written.
+    /// The segment, if its tables are written already; none are written for it.
     #[cfg(feature = "hotplug")]
     pub(crate) fn started(&self) -> Option<&Segment<'m>> {
         // Acquire: as above.
@@ -181,13 +181,14 @@ impl<'m> ZoneSegment<'m> {
             return false;
         }
         let state = &self.state;
-        // Acquire: pairs with the Release in `come`.
+        // Acquire: pairs with the Release in `populate`.
         let (mine, now) = (Ordering::Acquire, Ordering::Relaxed);
         if state
             .compare_exchange(UNTOUCHED, STARTING, mine, now)
             .is_ok()
         {
-            let write = |taken: &mut Ahead<'_>| start(&self.segment, taken, self.fresh());
+            let write =
+                |taken: &mut RangeCursor<'_>| start(&self.segment, taken, self.initial_zeros());
             let written_bytes = self.with_taken(write);
             self.written_bytes.store(written_bytes, Ordering::Relaxed);
             state.store(READY, Ordering::Release);
@@ -205,7 +206,7 @@ impl<'m> ZoneSegment<'m> {
 
     /// Memory comes to the segment. If it is the first, `free` of it is free at start, with this
     /// content, and nothing else; whether it was.
-    pub(crate) fn come(&self, free: FrameRange, content: Content) -> bool {
+    pub(crate) fn populate(&self, free: FrameRange, content: Content) -> bool {
         let state = &self.state;
         // Acquire: pairs with the Release of the first.
         let (mine, not) = (Ordering::Acquire, Ordering::Acquire);
@@ -237,9 +238,9 @@ impl<'m> ZoneSegment<'m> {
     }
 
     /// What is zero at start. For a segment with memory.
-    fn fresh(&self) -> Fresh<'m> {
+    fn initial_zeros(&self) -> InitialZeros<'m> {
         let is_zero = IS_KEPT && self.taken.is_none() && self.first_is_zero.load(Ordering::Relaxed);
-        Fresh {
+        InitialZeros {
             // What comes later says itself what it holds.
             ranges: self.taken.map_or(&[], |_| self.zero),
             one: if is_zero {
@@ -265,10 +266,10 @@ impl<'m> ZoneSegment<'m> {
     }
 
     /// With what is not free at start. For a segment with memory.
-    fn with_taken<T>(&self, work: impl FnOnce(&mut Ahead<'_>) -> T) -> T {
+    fn with_taken<T>(&self, work: impl FnOnce(&mut RangeCursor<'_>) -> T) -> T {
         match self.taken {
-            Some(taken) => work(&mut Ahead::new(taken)),
-            None => work(&mut Ahead::new(&self.around_first())),
+            Some(taken) => work(&mut RangeCursor::new(taken)),
+            None => work(&mut RangeCursor::new(&self.around_first())),
         }
     }
 
@@ -296,8 +297,8 @@ impl<'m> ZoneSegment<'m> {
 
     /// Memory comes to the segment, and waits offline.
     #[cfg(feature = "hotplug")]
-    pub(crate) fn come_offline(&self, part: FrameRange) {
-        self.come(FrameRange::EMPTY, Content::Unknown);
+    pub(crate) fn populate_offline(&self, part: FrameRange) {
+        self.populate(FrameRange::EMPTY, Content::Unknown);
         if let Some(online) = self.online() {
             let huges = online.huges_touched(part);
             let count = huges
@@ -309,7 +310,7 @@ impl<'m> ZoneSegment<'m> {
 
     /// Makes absent what of `part` is offline here; how many frames that are.
     #[cfg(feature = "hotplug")]
-    pub(crate) fn leave(&self, part: FrameRange) -> u64 {
+    pub(crate) fn remove_offline(&self, part: FrameRange) -> u64 {
         let Some(started) = self.started() else {
             return 0;
         };
@@ -354,8 +355,9 @@ impl<'m> ZoneSegment<'m> {
             },
             _ => Statistics {
                 managed_frames: self.segment.managed_frames(),
-                ..self
-                    .with_taken(|taken| init::statistics(self.segment.frames, taken, self.fresh()))
+                ..self.with_taken(|taken| {
+                    init::statistics(self.segment.frames, taken, self.initial_zeros())
+                })
             },
         }
     }

@@ -50,7 +50,7 @@ impl ZoneSegment<'_> {
         present
     }
 
-    /// The same of memory of the start: costs the huge frames that are offline at its ends, because the
+    /// From the first frame of the start that is not offline to the last: costs the huge frames that are offline at its ends, because the
     /// list does not tell these from what is reserved for ever, and present.
     #[cfg(feature = "hotplug")]
     fn online_span(&self) -> FrameRange {

@@ -129,7 +129,7 @@ impl<'m> Segments<'m> {
         })
     }
 
-    /// The same; a huge frame of a window with memory is in one part, whose segment is the one that has it.
+    /// The parts of `range`, where a huge frame of a window with memory is in one part, whose segment is the one that has it.
     /// A part may begin or end inside a huge frame that is memory nowhere.
     pub(crate) fn whole_parts(
         &self,

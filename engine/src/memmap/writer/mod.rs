@@ -77,7 +77,7 @@ impl Writer {
         unsafe { (self.fill)(memory.as_mut_ptr(), memory.len(), line) }
     }
 
-    /// The same for uninitialised memory.
+    /// Fills memory that need not be initialised, as [`Self::fill`].
     ///
     /// # Safety
     /// `first` is on a border of 8 bytes and writable for `words` words, which

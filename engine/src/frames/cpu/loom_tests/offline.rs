@@ -19,7 +19,7 @@ fn one_huge() -> &'static Machine {
     one_huge_and(&NoDrain)
 }
 
-/// The same with these hooks.
+/// A machine of one huge frame that came, with these hooks.
 fn one_huge_and(hooks: &'static dyn Hooks) -> &'static Machine {
     let machine = with_absent_and(frames(0, GIANT_FRAMES), None, hooks);
     machine.shared.add(block()).unwrap();

@@ -37,9 +37,9 @@ fn window() -> &'static Machine {
         let segment = blank_segment_with(all, list(all));
         ZoneSegment::new(segment, of.node, of.zone, None).of_window()
     };
-    let heads = Box::leak(Box::new([[NONE; 4]]));
+    let zones = std::vec![Zones::default()].leak();
     let all_segments = std::vec![segment(NORMAL), segment(MOVABLE)].leak();
-    let segments = Segments::new(all_segments, heads);
+    let segments = Segments::new(all_segments, zones);
     Machine::of(segments, list(all), &NoDrain)
 }
 
@@ -187,8 +187,8 @@ fn memory_of_the_start_goes_or_is_isolated() {
         let list = list(FrameRange::EMPTY);
         let segment = blank_segment_with(frames(0, 2 * HUGE), list);
         let segment = ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, Some(&[]));
-        let heads = Box::leak(Box::new([[NONE; 4]]));
-        let segments = Segments::new(std::vec![segment].leak(), heads);
+        let zones = std::vec![Zones::default()].leak();
+        let segments = Segments::new(std::vec![segment].leak(), zones);
         let machine = Machine::of(segments, list, &NoDrain);
         assert!(first(&machine.shared.nodes.segments).validate().is_ok());
         let (gone, isolation) = both(
@@ -209,8 +209,8 @@ fn an_offline_that_fails_leaves_an_isolation_alone() {
             let segment = blank_segment_with(all, list_for(ranges, all));
             ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, None).of_window()
         };
-        let heads = Box::leak(Box::new([[NONE; 4]]));
-        let segments = Segments::new(std::vec![window(low, 3), window(high, 1)].leak(), heads);
+        let zones = std::vec![Zones::default()].leak();
+        let segments = Segments::new(std::vec![window(low, 3), window(high, 1)].leak(), zones);
         let machine = Machine::of(segments, list_for(4, frames(0, 4 * HUGE)), &NoDrain);
         machine.add_to(bytes(0, HUGE), NORMAL).unwrap();
         machine.add_to(bytes(HUGE, 3 * HUGE), NORMAL).unwrap();

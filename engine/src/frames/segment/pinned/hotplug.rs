@@ -21,17 +21,21 @@ impl Hotplug<'_, '_> {
         list.change(|| {
             let is_listed = list.pin_now(range, list.space());
             if is_listed {
-                list.going.store(range.start().get(), range.end().get());
+                list.going_offline
+                    .store(range.start().get(), range.end().get());
             }
             is_listed
         })
     }
 
-    /// Keeps others from taking `range` off the list until this is dropped; or the first frame of it
+    /// Holds `range`: keeps others from taking it off the list until this is dropped; or the first frame of it
     /// that is not pinned.
-    pub(crate) fn keep(&self, range: FrameRange) -> Result<(), Frame> {
+    pub(crate) fn hold(&self, range: FrameRange) -> Result<(), Frame> {
         let list = self.0;
-        list.change(|| list.going.store(range.start().get(), range.end().get()));
+        list.change(|| {
+            list.going_offline
+                .store(range.start().get(), range.end().get())
+        });
         list.first_other(range).map_or(Ok(()), Err)
     }
 
@@ -40,11 +44,11 @@ impl Hotplug<'_, '_> {
     pub(crate) fn undo(&self) {
         let list = self.0;
         let undone = list.change(|| {
-            let range = list.going.range();
+            let range = list.going_offline.range();
             if range.is_empty() {
                 return Ok(()); // It was not listed.
             }
-            list.going.store(0, 0);
+            list.going_offline.store(0, 0);
             list.unpin_now(range, list.entries.len())
         });
         debug_assert_eq!(undone, Ok(()));
@@ -61,9 +65,9 @@ impl Hotplug<'_, '_> {
 impl Drop for Hotplug<'_, '_> {
     fn drop(&mut self) {
         let list = self.0;
-        if !list.going.range().is_empty() {
+        if !list.going_offline.range().is_empty() {
             // As a change: one that finds nothing on its way out sees the words and the count.
-            list.change(|| list.going.store(0, 0));
+            list.change(|| list.going_offline.store(0, 0));
         }
         list.hotplug.store(false, Ordering::Release);
     }

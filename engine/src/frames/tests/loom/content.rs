@@ -7,9 +7,9 @@ extern crate std;
 use super::kit::{END, HUGE, Machine, block, both, check, model, model_of_three, three};
 use crate::frames::range::{self, contiguous};
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::contiguous::{WantRange, Wanted};
+use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
-use crate::frames::word::{Content, Huge, Mobility};
+use crate::frames::word::{Content, Mobility};
 use crate::node::{NodeId, ZoneKind};
 
 /// One huge frame that is zero, or two.
@@ -45,9 +45,9 @@ fn free_all(machine: &Machine, found: impl IntoIterator<Item = Block>, all: u64)
 fn work(machine: &Machine) -> bool {
     let segment = machine.segment();
     let mut call = segment.calls.begin();
-    let bits = segment.huge_bits(0);
-    let taken = Huge::is_free_unknown_in(bits)
-        && (segment.take_free_huge(0, bits, Mobility::Unmovable.into())).is_ok();
+    let word = segment.huge(0);
+    let taken = word.is_free_unknown()
+        && (segment.take_free_huge(0, word, Mobility::Unmovable.into())).is_ok();
     if taken {
         machine.free_zero(block(0, HUGE_ORDER));
         call.undo();
@@ -321,11 +321,11 @@ fn a_row_of_zeros_hides_nothing_of_the_huge_frame_it_ends_in() {
         let machine = zero_huges(1);
         let (found, taken) = both(
             || {
-                let want = WantRange {
+                let want = RangeRequest {
                     frames: 40,
                     align_frames: 1,
                     mobility: Mobility::Unmovable,
-                    content: Wanted::Any,
+                    content: ContentRequest::Any,
                 };
                 let nodes = core::iter::once(NodeId(0));
                 let zones = ZoneChoice::up_to(ZoneKind::Normal);

@@ -143,7 +143,7 @@ fn what_is_isolated_is_not_taken() {
                 || machine.segment().isolate(0).unwrap(),
                 move || machine.take_at(wanted),
             );
-            assert!(machine.segment().huge(0).isolated);
+            assert!(machine.segment().huge(0).is_isolated());
             assert!(!machine.take_at(block(1, 0)));
             machine.segment().end_isolation(0);
             if taken {

@@ -9,7 +9,7 @@ extern crate std;
 
 use crate::addr::{Frame, FrameRange};
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::Want;
+use crate::frames::search::BlockRequest;
 use crate::frames::search::batch::{self, Batch};
 use crate::frames::segment::Segment;
 use crate::frames::segment::window::Window;
@@ -17,7 +17,7 @@ use crate::frames::tests::kit::{first, frames, segments, want};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use crate::frames::word::{Content, Known, Mobility};
 use crate::frames::zone::Segments;
-use crate::frames::zone::give::Near;
+use crate::frames::zone::give::Local;
 use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
 use loom::cell::UnsafeCell;
@@ -181,7 +181,7 @@ impl Machine {
         let known = Known::new(false);
         let nodes = core::iter::once(NodeId(0));
         let zones = ZoneChoice::up_to(ZoneKind::Normal);
-        let want = Want {
+        let want = BlockRequest {
             known: Some(&known),
             ..want(order)
         };
@@ -218,17 +218,17 @@ impl Machine {
         self.flush_untouched(&starts, order)
     }
 
-    /// The same, without writing to them first.
+    /// Frees these blocks as a CPU flushes a list, without writing to them first.
     pub(crate) fn flush_untouched(&self, starts: &[Frame], order: u8) -> usize {
         let segment = self.segment();
         let mut refused = 0;
         let mut bad = |_| refused += 1;
         let window = &Window::around(segment, segment.frames.start());
-        let near = &Near { segment, window };
+        let local = &Local { segment, window };
         if order == 0 {
-            self.segments.give_pages(starts, near, &mut bad);
+            self.segments.give_pages(starts, local, &mut bad);
         } else {
-            self.segments.give_huges(starts, near, &mut bad);
+            self.segments.give_huges(starts, local, &mut bad);
         }
         refused
     }
@@ -283,7 +283,7 @@ impl Machine {
         (free, zero)
     }
 
-    /// The same; a lone request finds a block of this order.
+    /// How many frames are free; a lone request finds a block of this order.
     pub(crate) fn free_frames_with(&self, order: u8) -> u64 {
         let free = self.free_frames();
         let found = self.allocate(order);
@@ -329,12 +329,12 @@ pub(crate) fn model(test: impl Fn() + Sync + Send + 'static) {
     check(3, test);
 }
 
-/// The same for three CPUs: at most 1, where a model does not set another number.
+/// Runs a model of three CPUs: at most 1 preemption, where a model does not set another number.
 pub(crate) fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
     check(1, test);
 }
 
-/// The same with at most so many, where the variable says nothing.
+/// Runs a model with at most so many preemptions, where the variable says nothing.
 pub(crate) fn check(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let wanted = std::env::var("FIRSTLIGHT_LOOM_PREEMPTIONS").ok();
     let wanted = wanted.and_then(|bound| bound.parse().ok());

@@ -37,7 +37,7 @@ fn a_list_read_beside_a_change_is_the_old_or_the_new_one() {
     });
 }
 
-/// The same range comes once, and a neighbour is not lost.
+/// A range comes once, and a neighbour is not lost.
 #[test]
 fn of_two_that_unpin_a_range_one_does() {
     model(|| {

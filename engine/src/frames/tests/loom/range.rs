@@ -9,7 +9,7 @@ use super::kit::{END, Machine, both, check, model};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::range;
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::contiguous::{WantRange, Wanted};
+use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::tests::kit::frames;
 use crate::frames::word::Mobility::Unmovable;
 use crate::node::{NodeId, ZoneKind};
@@ -44,11 +44,11 @@ fn free(machine: &Machine, range: FrameRange) {
 }
 
 fn in_a_row(machine: &Machine, frames: u64) -> Option<FrameRange> {
-    let want = WantRange {
+    let want = RangeRequest {
         frames,
         align_frames: 1,
         mobility: Unmovable,
-        content: Wanted::Any,
+        content: ContentRequest::Any,
     };
     let zones = ZoneChoice::up_to(ZoneKind::Normal);
     let found =

@@ -1,18 +1,18 @@
-//! Memory that is zero from the start: [`Fresh`].
+//! Memory that is zero from the start: [`InitialZeros`].
 
 use crate::addr::FrameRange;
 use crate::frames::word::IS_KEPT;
 
 /// Frames that hold zeros until they are handed out, as far as they are free at start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fresh<'m> {
+pub(crate) struct InitialZeros<'m> {
     /// Ascending and disjoint.
     pub(crate) ranges: &'m [FrameRange],
     /// And this one.
     pub(crate) one: FrameRange,
 }
 
-impl Fresh<'_> {
+impl InitialZeros<'_> {
     /// Those of `frames`, ascending.
     pub(crate) fn inside(&self, frames: FrameRange) -> impl Iterator<Item = FrameRange> {
         let first = (self.ranges).partition_point(|range| range.end() <= frames.start());
