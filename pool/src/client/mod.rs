@@ -19,9 +19,8 @@ use crate::protocol::{
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use rustix::rand::GetRandomFlags;
 use std::env;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -158,35 +157,13 @@ impl Client {
         })
     }
 
-    /// Ends a lease that was taken on this connection; as root or the daemon's user, any.
+    /// Ends a lease that was taken on this connection; as root or the daemon's user, any. Who holds a copy of a
+    /// lease pipe ends that lease by writing to it.
     ///
     /// # Errors
     /// The daemon's refusal, or what is wrong with its answer.
     pub fn give(&mut self, lease: LeaseId) -> Result<(), ClientError> {
-        self.end(lease, None)
-    }
-
-    /// Ends a lease that was taken on another connection: by what is written to a copy of its lease pipe.
-    ///
-    /// # Errors
-    /// The pipe's refusal: it is full. The daemon's, or what is wrong with its answer.
-    pub fn give_by_pipe(
-        &mut self,
-        lease: LeaseId,
-        lease_pipe: impl AsFd,
-    ) -> Result<(), ClientError> {
-        let mut random = [0; 16];
-        let failed = |error: rustix::io::Errno| ClientError::Io(error.into());
-        rustix::rand::getrandom(&mut random, GetRandomFlags::empty()).map_err(failed)?;
-        let written = format!("{:032x}", u128::from_ne_bytes(random));
-        rustix::io::write(&lease_pipe, written.as_bytes()).map_err(failed)?;
-        self.end(lease, Some(written))
-    }
-
-    fn end(&mut self, lease: LeaseId, written: Option<String>) -> Result<(), ClientError> {
-        let request = Request::Give(Give { lease, written });
-        let (reply, _) = self.ask(&request, 0, PATIENCE)?;
-        match reply {
+        match self.plain(&Request::Give(Give { lease }))? {
             Reply::Give => Ok(()),
             other => Err(ClientError::unexpected("give", &other)),
         }

@@ -2,7 +2,8 @@
 //!
 //! Every process that uses the memory holds a copy of that end, by inheritance if need
 //! be; the reading end is notified when the last copy is closed. A process number would
-//! not do: launchers fork, and numbers are used again. The pipe has a name in the daemon's
+//! not do: launchers fork, and numbers are used again. A byte written to any copy ends the lease, too: to
+//! hold one is the right to. The pipe has a name in the daemon's
 //! folder, so that the next daemon finds it, with a service manager or without.
 
 use super::Serial;
@@ -17,55 +18,27 @@ use std::path::Path;
 pub struct LeasePipe(OwnedFd);
 
 impl LeasePipe {
-    /// Whether all copies of the other end are closed. What was written to it
-    /// is left where it is.
+    /// Whether the lease is over: all copies of the other end are closed, or somebody wrote to one.
+    ///
+    /// It only polls. Whoever writes to a pipe can hold its lock for ever (out of memory that the kernel must
+    /// ask a process for), and what reads, opens or closes it waits for that.
     ///
     /// # Errors
     /// The operating system's refusal.
-    pub fn is_closed(&self) -> io::Result<bool> {
-        let mut wanted = [PollFd::new(&self.0, PollFlags::empty())];
+    pub fn is_over(&self) -> io::Result<bool> {
+        let mut wanted = [PollFd::new(&self.0, PollFlags::IN)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        rustix::io::retry_on_intr(|| rustix::event::poll(&mut wanted, Some(&now)))?;
-        Ok(wanted
-            .iter()
-            .any(|end| end.revents().contains(PollFlags::HUP)))
+        let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut wanted, Some(&now)))?;
+        Ok(ready > 0)
     }
 
-    /// Takes what is in the pipe out of it, and says whether `text` was among it: only processes that
-    /// hold a copy of the other end can write there, because the folder in which it has its name is
-    /// the daemon's alone.
-    ///
-    /// # Errors
-    /// The operating system's refusal.
-    pub fn had(&self, text: &[u8]) -> io::Result<bool> {
-        let mut all = Vec::new();
-        self.take(|read| all.extend_from_slice(read))?;
-        Ok(!text.is_empty() && all.windows(text.len()).any(|part| part == text))
-    }
-
-    /// Reads what is in the pipe, at most as much as it holds: a writer may go on for ever. Whether
-    /// that was the end.
-    fn take(&self, mut each: impl FnMut(&[u8])) -> io::Result<bool> {
-        let mut read = [0; 4096];
-        let mut left = rustix::pipe::fcntl_getpipe_size(&self.0)?.max(read.len());
-        loop {
-            match rustix::io::read(&self.0, &mut read) {
-                Ok(0) => return Ok(true),
-                Ok(count) => {
-                    each(read.get(..count).unwrap_or_default());
-                    left = left.saturating_sub(count);
-                    if left == 0 {
-                        return Ok(false);
-                    }
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-        }
+    /// Its descriptor, to be closed by a thread that may wait.
+    #[must_use]
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.0
     }
 }
 
@@ -110,11 +83,17 @@ impl Pipes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             ours => ours?,
         };
-        // A pipe that is opened after its last copy was closed does not say so by itself; its
-        // end can be read, behind what was left in it. That is no more than the pipe holds:
-        // more was written since, by a writer whose end the kernel reports.
         let pipe = LeasePipe(ours);
-        Ok((!pipe.take(|_| {})?).then_some(pipe))
+        if pipe.is_over()? {
+            return Ok(None);
+        }
+        // A pipe that is opened after its last copy was closed does not say so by itself; its
+        // end can be read.
+        match rustix::io::retry_on_intr(|| rustix::io::read(&pipe.0, &mut [0])) {
+            Ok(_) => Ok(None),
+            Err(rustix::io::Errno::AGAIN) => Ok(Some(pipe)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The lease is over.
@@ -164,76 +143,39 @@ mod tests {
     }
 
     #[test]
-    fn it_is_closed_by_the_last_copy_and_by_nothing_else() {
+    fn it_is_over_by_the_last_copy_that_is_closed_or_by_a_byte() {
         let (_folder, pipes) = pipes();
         let (ours, theirs) = pipes.make(7).unwrap();
         let copy = theirs.try_clone().unwrap();
-        assert!(!ours.is_closed().unwrap());
-        rustix::io::write(&theirs, b"noise").unwrap();
         drop(theirs);
-        assert!(!ours.is_closed().unwrap());
+        assert!(!ours.is_over().unwrap());
         drop(copy);
-        assert!(ours.is_closed().unwrap());
+        assert!(ours.is_over().unwrap());
         pipes.make(7).unwrap_err();
-    }
 
-    #[test]
-    fn only_what_was_written_to_it_since_was_in_it() {
-        let (_folder, pipes) = pipes();
-        let (ours, theirs) = pipes.make(7).unwrap();
-        let (others, _theirs) = pipes.make(8).unwrap();
-        let text = b"0123456789abcdef";
-        assert!(!ours.had(text).unwrap(), "nothing was written");
-        for (written, had) in [
-            (&b"0123456789abcdef"[..], true),
-            (b"0123456789abcde", false),
-            (b"noise 0123456789abcdef noise", true),
-        ] {
-            rustix::io::write(theirs.try_clone().unwrap(), written).unwrap();
-            assert!(!others.had(text).unwrap(), "another pipe");
-            assert_eq!(ours.had(text).unwrap(), had);
-            assert!(!ours.had(text).unwrap(), "it counts once");
-        }
-        assert!(!ours.had(b"").unwrap());
-        assert!(!ours.is_closed().unwrap());
+        let ((ours, theirs), (other, _others)) = (pipes.make(8).unwrap(), pipes.make(9).unwrap());
+        rustix::io::write(&theirs, b"x").unwrap();
+        assert!(ours.is_over().unwrap());
+        assert!(!other.is_over().unwrap());
     }
 
     #[test]
     fn the_next_daemon_finds_it_open_or_not_at_all() {
         let (_folder, pipes) = pipes();
         let (ours, theirs) = pipes.make(7).unwrap();
-        rustix::io::write(&theirs, b"noise").unwrap();
         drop(ours);
         let found = pipes.find(7).unwrap().unwrap();
-        assert!(!found.is_closed().unwrap());
+        assert!(!found.is_over().unwrap());
         drop(theirs);
-        assert!(found.is_closed().unwrap());
+        assert!(found.is_over().unwrap());
         drop(found);
         assert!(pipes.find(7).unwrap().is_none(), "closed while none looked");
         assert!(pipes.find(8).unwrap().is_none());
-    }
 
-    #[test]
-    fn a_client_that_goes_on_writing_does_not_keep_the_next_daemon_from_starting() {
-        let (_folder, pipes) = pipes();
-        let (ours, theirs) = pipes.make(7).unwrap();
-        rustix::io::ioctl_fionbio(&theirs, false).unwrap();
-        let (found, finds) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let noise = [7; 1 << 16];
-            // Ends with an error once no reader is left.
-            while rustix::io::write(&theirs, &noise).is_ok() {}
-            theirs
-        });
-        std::thread::spawn(move || {
-            // As soon as it was read from, the writer fills it again.
-            let end = pipes.find(7).unwrap().unwrap();
-            found.send(end).unwrap();
-        });
-        let found = finds.recv_timeout(std::time::Duration::from_secs(60));
-        let found = found.expect("it reads for ever");
-        assert!(!found.is_closed().unwrap());
+        let (ours, theirs) = pipes.make(9).unwrap();
+        rustix::io::write(&theirs, b"x").unwrap();
         drop(ours);
+        assert!(pipes.find(9).unwrap().is_none(), "written to");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Now {
 /// Something that happened.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// A client requests something; before a `give` it wrote to the lease pipe of `shown`.
+    /// A client requests something.
     Request {
         /// Its connection.
         from: ConnectionId,
@@ -36,8 +36,6 @@ pub enum Event {
         peer: Peer,
         /// What it requests.
         request: Request,
-        /// The lease whose pipe it can write to.
-        shown: Option<Serial>,
     },
     /// A connection is closed.
     HungUp(ConnectionId),

@@ -57,7 +57,7 @@ impl Viewer {
         }
     }
 
-    /// Whether it may end the lease without showing the lease pipe. The user is not enough:
+    /// Whether it may end the lease by its name. The user is not enough:
     /// under libvirt all VMMs are one user's.
     #[must_use]
     pub fn may_end(self, lease: &Lease) -> bool {

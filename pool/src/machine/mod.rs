@@ -126,8 +126,7 @@ impl Machine {
                 from,
                 peer,
                 request,
-                shown,
-            } => self.request(now, from, peer, request, shown),
+            } => self.request(now, from, peer, request),
             Event::HungUp(connection) => self.takes.hung_up(core, connection),
             Event::Allocated(serial) => self.takes.allocated(core, now.instant, serial),
             Event::NotAllocated { serial, error } => {
@@ -170,14 +169,7 @@ impl Machine {
         std::mem::take(&mut self.core.actions)
     }
 
-    fn request(
-        &mut self,
-        now: Now,
-        from: ConnectionId,
-        peer: Peer,
-        request: Request,
-        shown: Option<Serial>,
-    ) {
+    fn request(&mut self, now: Now, from: ConnectionId, peer: Peer, request: Request) {
         self.core.counters.requests += 1;
         let standing = self.core.rules.standing(&peer);
         let observes = matches!(request, Request::Status(_)) && standing == Standing::Observer;
@@ -213,7 +205,7 @@ impl Machine {
                 self.takes
                     .take(&mut self.core, &self.returns, now, from, peer, take);
             }
-            Request::Give(give) => self.give(now, from, viewer, &give, shown),
+            Request::Give(give) => self.give(now, from, viewer, &give),
             Request::Status(query) => {
                 let status = self.status(viewer, query, now.instant);
                 self.core.reply(from, Reply::Status(status.into()));
@@ -224,23 +216,16 @@ impl Machine {
         }
     }
 
-    fn give(
-        &mut self,
-        now: Now,
-        from: ConnectionId,
-        viewer: Viewer,
-        give: &Give,
-        shown: Option<Serial>,
-    ) {
+    fn give(&mut self, now: Now, from: ConnectionId, viewer: Viewer, give: &Give) {
         let core = &mut self.core;
         let serial = core.leases.serial(&give.lease).filter(|serial| {
             let lease = core.leases.get(*serial);
-            lease.is_some_and(|lease| shown == Some(*serial) || viewer.may_end(lease))
+            lease.is_some_and(|lease| viewer.may_end(lease))
         });
         let Some(serial) = serial else {
             let text = format!(
-                "no lease {} was taken on this connection; from another one a `give` says what it \
-                 has written to the lease pipe",
+                "no lease {} was taken on this connection; without it a lease is ended by writing \
+                 to its pipe",
                 give.lease
             );
             return core.refuse(from, RefusalCode::UnknownLease, text);

@@ -205,7 +205,6 @@ fn request(uid: u32, request: Request) -> Event {
         from: 1,
         peer,
         request,
-        shown: None,
     }
 }
 

@@ -4,7 +4,6 @@ use super::body::{bounded, fields, object, shown};
 use super::{LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, VERSION};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::ops::RangeInclusive;
 
 /// One request.
 ///
@@ -19,7 +18,7 @@ use std::ops::RangeInclusive;
 pub enum Request {
     /// Allocate memory.
     Take(Take),
-    /// End a lease, also while copies of its lease pipe are open.
+    /// End a lease that was taken on this connection, also while copies of its lease pipe are open.
     Give(Give),
     /// What do you hold?
     Status(StatusQuery),
@@ -72,13 +71,7 @@ impl Take {
 pub struct Give {
     /// The lease.
     pub lease: LeaseId,
-    /// What was written to its lease pipe just before, which only a process can that holds a copy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub written: Option<String>,
 }
-
-/// Bytes of [`Give::written`]: too many to be guessed, too few to be written in parts.
-pub(super) const WRITTEN_BYTES: RangeInclusive<usize> = 16..=64;
 
 /// `status`: rows from the given ones on, so that long lists come in parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,21 +172,6 @@ impl Request {
             return Err(MessageError::Field {
                 message: self.operation(),
                 text: format!("`rate` is {rate}, expected 0 to {MOST_NUMBER}"),
-            });
-        }
-        if let Self::Give(Give {
-            written: Some(written),
-            ..
-        }) = self
-            && !WRITTEN_BYTES.contains(&written.len())
-        {
-            let (least, most) = WRITTEN_BYTES.into_inner();
-            return Err(MessageError::Field {
-                message: self.operation(),
-                text: format!(
-                    "`written` has {} bytes, expected {least} to {most}",
-                    written.len()
-                ),
             });
         }
         let (name, bytes) = match self {

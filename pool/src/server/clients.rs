@@ -2,11 +2,10 @@
 //! in turn, and what each costs is counted against its user's budget.
 
 use super::Server;
-use super::closer;
+use super::closer::{self, NOBODY};
 use super::connections::{Sent, TOO_MANY};
 use super::events::Source;
 use super::pool::Outgoing;
-use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::machine::{ConnectionId, Event, denied};
 use crate::protocol::packet::PacketError;
@@ -19,9 +18,6 @@ use std::time::{Duration, Instant};
 /// Connections that are accepted in one turn.
 const ACCEPTS_A_TURN: usize = 4;
 
-/// The user that the sockets of those count for whom the kernel does not name: it is none's.
-const NOBODY: u32 = u32::MAX;
-
 /// What this thread has used of the processor: what others take from it is no client's cost.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -33,7 +29,7 @@ impl Server {
     /// next connection waits: at most so many do that each is looked at soon.
     pub(super) fn accept(&mut self) {
         let now = Instant::now();
-        let behind = self.connections.closer().is_behind();
+        let behind = self.closer.is_behind();
         let behind = behind.then(|| now + closer::PATIENCE);
         if let Some(due) = self.strangers.due(now).max(behind) {
             let _ = self
@@ -80,7 +76,7 @@ impl Server {
         let begin = processor_time();
         // A peer that cannot be named may do nothing.
         let Ok(user) = self.pool.user_of(&socket) else {
-            self.connections.closer().close(NOBODY, socket);
+            self.closer.close(NOBODY, socket);
             return Standing::Stranger;
         };
         // Before its groups and its cgroup are read: one that does nothing but connect has all that
@@ -94,7 +90,7 @@ impl Server {
             return Standing::Client;
         }
         let Ok(peer) = self.pool.peer_of(&socket, user) else {
-            self.connections.closer().close(user, socket);
+            self.closer.close(user, socket);
             return Standing::Stranger;
         };
         let standing = self.pool.machine.standing(&peer);
@@ -111,7 +107,7 @@ impl Server {
         let is_bounded = standing != Standing::Owner;
         // Out of descriptors, it is closed.
         let Ok(queue) = self.turns.queue(user, is_bounded, &self.events) else {
-            self.connections.closer().close(user, socket);
+            self.closer.close(user, socket);
             return standing;
         };
         let is_added = self.connections.add(socket, peer, standing, queue);
@@ -160,30 +156,15 @@ impl Server {
             Ok(request) => request,
             Err(error) => return self.refuse(id, error.to_string()),
         };
-        let shown = self.shown(&request);
         let outgoing = self.pool.step(Event::Request {
             from: id,
             peer,
             request,
-            shown,
         });
         if !outgoing.iter().any(|outgoing| outgoing.to == id) {
             self.connections.waits(id);
         }
         self.send_all(outgoing);
-    }
-
-    /// The lease that a `give` names, if what it says is in that one's pipe.
-    fn shown(&self, request: &Request) -> Option<Serial> {
-        let Request::Give(give) = request else {
-            return None;
-        };
-        let written = give.written.as_ref()?;
-        let serial = self.pool.machine.leases().serial(&give.lease)?;
-        let pipe = self.pool.pipe(serial)?;
-        pipe.had(written.as_bytes())
-            .unwrap_or(false)
-            .then_some(serial)
     }
 
     fn refuse(&mut self, id: ConnectionId, text: String) {
@@ -221,7 +202,7 @@ impl Server {
         {
             // Before the other end leaves, so that its end is never missed.
             let source = Source::LeasePipe(serial);
-            if self.events.add(source, pipe, false).is_err() {
+            if self.events.add(source, pipe, true).is_err() {
                 let error = "out of descriptors".into();
                 return self.step(Event::NotAllocated { serial, error });
             }

@@ -74,7 +74,7 @@ pub(super) struct Connections {
     open: BTreeMap<ConnectionId, Connection>,
     /// Of users other than the owner.
     by_user: BTreeMap<u32, u32>,
-    closer: Closer,
+    closer: Rc<Closer>,
 }
 
 /// After how long one of too many connections is worth another try.
@@ -84,19 +84,14 @@ const BUSY_MS: u32 = 50;
 pub(super) const TOO_MANY: &str = "too many connections";
 
 impl Connections {
-    pub(super) fn new(limits: &Limits) -> io::Result<Self> {
-        Ok(Self {
+    pub(super) fn new(limits: &Limits, closer: Rc<Closer>) -> Self {
+        Self {
             limits: limits.clone(),
             next: 0,
             open: BTreeMap::new(),
             by_user: BTreeMap::new(),
-            closer: Closer::new()?,
-        })
-    }
-
-    /// Who closes them.
-    pub(super) fn closer(&mut self) -> &mut Closer {
-        &mut self.closer
+            closer,
+        }
     }
 
     /// Leaves all of them to the end of this process, which waits for none.
@@ -330,13 +325,17 @@ mod tests {
 
     #[test]
     fn some_connections_are_reserved_for_root_whatever_the_limit() {
+        let closer = Rc::new(Closer::new().unwrap());
         for (connections, for_others) in [(1, 0), (2, 1), (15, 14), (16, 15), (32, 30), (1024, 960)]
         {
             let limits = Limits {
                 connections,
                 ..Limits::default()
             };
-            assert_eq!(Connections::new(&limits).unwrap().for_others(), for_others);
+            assert_eq!(
+                Connections::new(&limits, Rc::clone(&closer)).for_others(),
+                for_others
+            );
         }
     }
 }

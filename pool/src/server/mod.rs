@@ -47,16 +47,18 @@ use crate::os::hugepages;
 use crate::os::service::{self, NotifyState};
 use crate::store::{Files, Key};
 use budget::Budget;
+use closer::Closer;
 use connections::Connections;
 use events::{Events, Source};
 use keeper::{Keeper, Received};
 use listen::Listener;
-use pool::{Pool, now};
+use pool::{Parts, Pool, now};
 use refills::Refills;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use turns::Turns;
 use workers::Workers;
@@ -88,7 +90,8 @@ pub fn serve(
 struct Server {
     pool: Pool,
     connections: Connections,
-    events: Events,
+    closer: Rc<Closer>,
+    events: Rc<Events>,
     turns: Turns,
     listener: Listener,
     /// Of all users together that may do nothing here.
@@ -139,7 +142,20 @@ impl Server {
             rate: config.fill.rate.bytes(),
             now,
         });
-        let mut pool = Pool::new(machine, files, workers, Keeper::new(), refills, known);
+        let closer = Closer::new().map_err(|error| ServeError::system("start a thread", error))?;
+        let closer = Rc::new(closer);
+        let events = Events::new().map_err(|error| ServeError::system("wait", error))?;
+        let events = Rc::new(events);
+        let mut pool = Pool::new(Parts {
+            machine,
+            files,
+            workers,
+            keeper: Keeper::new(),
+            refills,
+            known,
+            closer: Rc::clone(&closer),
+            events: Rc::clone(&events),
+        });
         pool.keeper.keep_mounts(&pool.files);
         pool.keep_found(&mut found, say);
         pool.adopt(received.slabs, say);
@@ -155,9 +171,9 @@ impl Server {
         }
         let server = Self {
             pool,
-            connections: Connections::new(&limits)
-                .map_err(|error| ServeError::system("start a thread", error))?,
-            events: Events::new().map_err(|error| ServeError::system("wait", error))?,
+            connections: Connections::new(&limits, Rc::clone(&closer)),
+            closer,
+            events,
             turns: Turns::default(),
             listener,
             strangers: Budget::full(Instant::now()),
@@ -181,7 +197,7 @@ impl Server {
         self.events.add(Source::Signals, &self.signals, true)?;
         self.events.add(Source::Reloads, &self.reloads, true)?;
         for (serial, pipe) in self.pool.pipes() {
-            self.events.add(Source::LeasePipe(serial), pipe, false)?;
+            self.events.add(Source::LeasePipe(serial), pipe, true)?;
         }
         Ok(())
     }
@@ -206,7 +222,7 @@ impl Server {
             let wait = tick.saturating_sub(ticked.elapsed());
             let wait = self.turns.wait(now).map_or(wait, |due| due.min(wait));
             let wait = self.listen_again(now).map_or(wait, |due| due.min(wait));
-            let unclosed = self.connections.closer().look_after(now);
+            let unclosed = self.closer.look_after(now);
             let wait = unclosed.map_or(wait, |due| due.min(wait));
             let events = self
                 .events
@@ -280,7 +296,7 @@ impl Server {
 
     fn lease_pipe(&mut self, serial: Serial) {
         let pipe = self.pool.pipe(serial);
-        if pipe.is_some_and(|pipe| pipe.is_closed().unwrap_or(true)) {
+        if pipe.is_some_and(|pipe| pipe.is_over().unwrap_or(true)) {
             self.step(Event::PipeClosed(serial));
         }
     }

@@ -4,6 +4,8 @@
 //! server's, so nothing here is locked; what takes time is given to workers and comes back by
 //! [`Pool::work_done`].
 
+use super::closer::{Closer, NOBODY};
+use super::events::Events;
 use super::keeper::Keeper;
 use super::refills::Refills;
 use super::workers::{Ticket, Workers};
@@ -21,6 +23,7 @@ use crate::store::{Files, Key};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -63,6 +66,8 @@ pub(super) struct Pool {
     journal: Journal,
     folder: Pipes,
     pipes: BTreeMap<Serial, LeasePipe>,
+    closer: Rc<Closer>,
+    events: Rc<Events>,
     subids: SubordinateIds,
     under_way: BTreeMap<SlabId, UnderWay>,
     /// Of leases that are over, until their slabs are emptied.
@@ -75,22 +80,32 @@ pub(super) struct Pool {
     pub(super) connections: usize,
 }
 
+/// What a pool is made of.
+pub(super) struct Parts {
+    pub(super) machine: Machine,
+    pub(super) files: Files,
+    pub(super) workers: Workers,
+    pub(super) keeper: Keeper,
+    pub(super) refills: Refills,
+    /// The journal of leases, and their pipes.
+    pub(super) known: (Journal, Pipes),
+    pub(super) closer: Rc<Closer>,
+    /// Where the ends of leases are waited for.
+    pub(super) events: Rc<Events>,
+}
+
 impl Pool {
-    pub(super) fn new(
-        machine: Machine,
-        files: Files,
-        workers: Workers,
-        keeper: Keeper,
-        refills: Refills,
-        (journal, folder): (Journal, Pipes),
-    ) -> Self {
+    pub(super) fn new(parts: Parts) -> Self {
         let owners = [0, rustix::process::geteuid().as_raw()];
+        let (journal, folder) = parts.known;
         Self {
-            machine,
-            files,
-            workers,
-            refills,
-            keeper,
+            machine: parts.machine,
+            files: parts.files,
+            workers: parts.workers,
+            refills: parts.refills,
+            keeper: parts.keeper,
+            closer: parts.closer,
+            events: parts.events,
             journal,
             folder,
             pipes: BTreeMap::new(),
@@ -265,8 +280,7 @@ impl Pool {
                 if let Some(tenure) = self.refills.end(serial) {
                     self.tenures.insert(serial, tenure);
                 }
-                // What is waited for ends with it.
-                self.pipes.remove(&serial);
+                self.drop_pipe(serial);
             }
             Action::Empty {
                 slab,
@@ -308,7 +322,7 @@ impl Pool {
                 self.keeper.forget_lease(serial);
             }
             Action::RemovePipe(serial) => {
-                self.pipes.remove(&serial);
+                self.drop_pipe(serial);
                 self.folder.remove(serial);
             }
             Action::RecordRevoked(serial) => drop(self.journal.revoke(serial)),
@@ -318,6 +332,14 @@ impl Pool {
             _ => {}
         }
         None
+    }
+
+    /// Waits for the end of a lease no more. Its pipe is closed by a thread that may wait.
+    fn drop_pipe(&mut self, serial: Serial) {
+        if let Some(pipe) = self.pipes.remove(&serial) {
+            let _ = self.events.remove(&pipe);
+            self.closer.close(NOBODY, pipe.into_descriptor());
+        }
     }
 
     /// Carries out the steps of an allocation up to its sending.
@@ -495,5 +517,7 @@ impl Pool {
     pub(super) fn stop(mut self, keep: bool) {
         let seen = self.look();
         self.step(Event::Stop { keep, seen });
+        // Their ends go with this process, which waits for none.
+        std::mem::forget(std::mem::take(&mut self.pipes));
     }
 }

@@ -1,7 +1,9 @@
 //! The machine's decisions carried out with real files and workers, without sockets.
 
+use super::closer::Closer;
+use super::events::Events;
 use super::keeper::Keeper;
-use super::pool::{Outgoing, Pool, now};
+use super::pool::{Outgoing, Parts, Pool, now};
 use super::refills::Refills;
 use super::workers::Workers;
 use crate::config::Config;
@@ -20,6 +22,7 @@ use crate::protocol::{
 use crate::store::Files;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,7 +61,16 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
     );
     let workers = Workers::new(&config.fill).unwrap();
     let refills = Refills::new(Duration::ZERO);
-    let mut pool = Pool::new(machine, files, workers, Keeper::new(), refills, known);
+    let mut pool = Pool::new(Parts {
+        machine,
+        files,
+        workers,
+        keeper: Keeper::new(),
+        refills,
+        known,
+        closer: Rc::new(Closer::new().unwrap()),
+        events: Rc::new(Events::new().unwrap()),
+    });
     until(&mut pool, |pool| clean(pool) == 3);
     (folder, pool)
 }
@@ -66,7 +78,7 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
 /// The only class, as its owner sees it.
 fn row(pool: &mut Pool) -> PoolRow {
     let status = Request::Status(StatusQuery::default());
-    match request(pool, 0, &peer(0), status, None).reply {
+    match request(pool, 0, &peer(0), status).reply {
         Reply::Status(mut status) => status.pools.remove(0),
         other => panic!("{other:?}"),
     }
@@ -77,18 +89,11 @@ fn clean(pool: &mut Pool) -> u32 {
 }
 
 /// The only reply to a request.
-fn request(
-    pool: &mut Pool,
-    from: ConnectionId,
-    peer: &Peer,
-    request: Request,
-    shown: Option<Serial>,
-) -> Outgoing {
+fn request(pool: &mut Pool, from: ConnectionId, peer: &Peer, request: Request) -> Outgoing {
     let mut outgoing = pool.step(Event::Request {
         from,
         peer: peer.clone(),
         request,
-        shown,
     });
     assert_eq!(outgoing.len(), 1, "{outgoing:?}");
     outgoing.remove(0)
@@ -142,7 +147,7 @@ const LEAST: Take = Take {
 };
 
 fn taken(pool: &mut Pool, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> {
-    let outgoing = request(pool, 0, &peer(uid), Request::Take(LEAST), None);
+    let outgoing = request(pool, 0, &peer(uid), Request::Take(LEAST));
     match (outgoing.reply, outgoing.lease) {
         (Reply::Take(_), Some((serial, mut parts))) => {
             assert!(pool.step(Event::Allocated(serial)).is_empty());
@@ -186,11 +191,10 @@ fn a_refusal_for_quota_names_memory_that_a_revoked_client_has_open() {
     let (_folder, mut pool) = pool();
     let (first, memory) = taken(&mut pool, 1000).unwrap();
     let _second = taken(&mut pool, 1000).unwrap();
-    let text =
-        |pool: &mut Pool| match request(pool, 0, &peer(1000), Request::Take(LEAST), None).reply {
-            Reply::Refused(refusal) => refusal.message,
-            other => panic!("{other:?}"),
-        };
+    let text = |pool: &mut Pool| match request(pool, 0, &peer(1000), Request::Take(LEAST)).reply {
+        Reply::Refused(refusal) => refusal.message,
+        other => panic!("{other:?}"),
+    };
     let held = text(&mut pool);
     assert!(!held.contains("given back"), "all of it is in use: {held}");
     end_lease(&mut pool, first);
@@ -245,7 +249,7 @@ fn a_take_beyond_the_quota_destroys_no_clean_slab() {
         ..LEAST
     };
     for _ in 0..4 {
-        match request(&mut pool, 0, &peer(1000), Request::Take(take.clone()), None).reply {
+        match request(&mut pool, 0, &peer(1000), Request::Take(take.clone())).reply {
             Reply::Refused(refusal) => assert_eq!(refusal.code, RefusalCode::Quota),
             other => panic!("{other:?}"),
         }
@@ -260,7 +264,7 @@ fn turn_filling(pool: &mut Pool, on: bool) {
         on: Some(on),
         rate: None,
     };
-    request(pool, 0, &peer(0), Request::Fill(change), None);
+    request(pool, 0, &peer(0), Request::Fill(change));
 }
 
 /// With filling turned off nothing takes the place of what is back: a tenant that holds nothing
@@ -304,7 +308,7 @@ fn refused(pool: &mut Pool) -> (RefusalCode, Option<u32>) {
         max_topup_ms: 0,
         topup_if_faster: false,
     };
-    match request(pool, 0, &peer(0), Request::Take(take), None).reply {
+    match request(pool, 0, &peer(0), Request::Take(take)).reply {
         Reply::Refused(refusal) => (refusal.code, refusal.retry_after_ms),
         other => panic!("{other:?}"),
     }
@@ -322,7 +326,7 @@ fn clients_hear_when_to_ask_again_only_while_something_is_filled() {
         size_class_bytes: 2 << 20,
         slabs: 4,
     };
-    let resized = request(&mut pool, 0, &peer(0), Request::Resize(more), None);
+    let resized = request(&mut pool, 0, &peer(0), Request::Resize(more));
     assert!(matches!(resized.reply, Reply::Resize(_)));
     let _kept: Vec<_> = (0..3).map(|_| taken(&mut pool, 0).unwrap()).collect();
     // As fast as any machine, however busy this one is.
@@ -361,7 +365,7 @@ fn the_first_client_waits_where_it_has_started_the_daemon_and_nothing_is_clean()
         size_class_bytes: 2 << 20,
         slabs: 4,
     };
-    request(&mut pool, 0, &peer(0), Request::Resize(more), None);
+    request(&mut pool, 0, &peer(0), Request::Resize(more));
     assert!(!waits(&mut pool));
     pool.machine.activated(now);
     assert!(waits(&mut pool));
@@ -370,8 +374,7 @@ fn the_first_client_waits_where_it_has_started_the_daemon_and_nothing_is_clean()
         bytes: 1 << 40,
         ..LEAST
     };
-    let Reply::Refused(refusal) = request(&mut pool, 0, &peer(0), Request::Take(none), None).reply
-    else {
+    let Reply::Refused(refusal) = request(&mut pool, 0, &peer(0), Request::Take(none)).reply else {
         panic!("there is no such slab");
     };
     assert_eq!(refusal.code, RefusalCode::Empty);
@@ -382,52 +385,45 @@ fn the_first_client_waits_where_it_has_started_the_daemon_and_nothing_is_clean()
 }
 
 #[test]
-fn a_lease_is_ended_by_its_connection_by_its_pipe_or_by_the_owner_and_by_no_other() {
+fn a_lease_is_ended_by_its_connection_or_by_the_owner_and_by_no_other() {
     let (_folder, mut pool) = pool_of(&CONFIG.replace("4M", "6M"));
     let mut leases = Vec::new();
     let mut kept = Vec::new();
     for _ in 0..3 {
-        let sent = request(&mut pool, 1, &peer(1000), Request::Take(LEAST), None);
+        let sent = request(&mut pool, 1, &peer(1000), Request::Take(LEAST));
         kept.push(sent.lease.unwrap());
         match sent.reply {
             Reply::Take(taken) => leases.push(taken.lease),
             other => panic!("{other:?}"),
         }
     }
-    let mut give = |from, uid, at: usize, shown: Option<usize>| {
+    let mut give = |from, uid, at: usize| {
         let lease = leases[at].clone();
-        let shown = shown.map(|at: usize| kept[at].0);
-        let give = Request::Give(Give {
-            lease,
-            written: None,
-        });
-        match request(&mut pool, from, &peer(uid), give, shown).reply {
+        let give = Request::Give(Give { lease });
+        match request(&mut pool, from, &peer(uid), give).reply {
             Reply::Refused(refusal) => Err(refusal.code),
             Reply::Give => Ok(()),
             other => panic!("{other:?}"),
         }
     };
     let unknown = Err(RefusalCode::UnknownLease);
-    assert_eq!(give(2, 1001, 0, None), Err(RefusalCode::Denied));
-    assert_eq!(give(2, 1000, 0, None), unknown, "one user, two VMMs");
-    assert_eq!(give(2, 1000, 0, Some(1)), unknown, "another pipe");
-    assert_eq!(give(2, 1000, 0, Some(0)), Ok(()));
-    assert_eq!(give(1, 1000, 1, None), Ok(()));
-    assert_eq!(give(3, 0, 2, None), Ok(()));
-    assert_eq!(give(1, 1000, 2, None), unknown);
+    assert_eq!(give(2, 1001, 0), Err(RefusalCode::Denied));
+    assert_eq!(give(2, 1000, 0), unknown, "one user, two VMMs");
+    assert_eq!(give(1, 1000, 0), Ok(()));
+    assert_eq!(give(3, 0, 1), Ok(()));
+    assert_eq!(give(1, 1000, 1), unknown);
 }
 
 #[test]
 fn a_client_reads_no_row_of_another_user() {
     let other = "[[quota]]\nuid = 1002\nbytes = \"4M\"\n";
     let (_folder, mut pool) = pool_of(&format!("{CONFIG}{other}"));
-    let _kept = request(&mut pool, 1, &peer(1000), Request::Take(LEAST), None);
+    let _kept = request(&mut pool, 1, &peer(1000), Request::Take(LEAST));
     let status = Request::Status(StatusQuery::default());
-    let mut rows =
-        |from, uid| match request(&mut pool, from, &peer(uid), status.clone(), None).reply {
-            Reply::Status(status) => status.leases,
-            other => panic!("{other:?}"),
-        };
+    let mut rows = |from, uid| match request(&mut pool, from, &peer(uid), status.clone()).reply {
+        Reply::Status(status) => status.leases,
+        other => panic!("{other:?}"),
+    };
     assert_eq!(rows(2, 1002), [], "another user");
     assert_eq!(rows(3, 1000).len(), 1, "the same user");
     assert_eq!(rows(4, 0).len(), 1, "root");

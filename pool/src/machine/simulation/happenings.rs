@@ -18,20 +18,13 @@ impl Life {
         (!self.pending.contains_key(&connection)).then_some((client, connection))
     }
 
-    pub(super) fn request(
-        &mut self,
-        client: usize,
-        from: ConnectionId,
-        request: Request,
-        shown: Option<u64>,
-    ) {
+    pub(super) fn request(&mut self, client: usize, from: ConnectionId, request: Request) {
         self.pending.insert(from, self.clients[client].id);
         let peer = Self::peer(self.clients[client].uid);
         self.happens(Event::Request {
             from,
             peer,
             request,
-            shown,
         });
     }
 
@@ -56,14 +49,14 @@ impl Life {
                     max_topup_ms: ms[self.random.below(ms.len())],
                     topup_if_faster: false,
                 };
-                self.request(client, from, Request::Take(take), None);
+                self.request(client, from, Request::Take(take));
             }
-            7 => self.request(client, from, Request::Status(StatusQuery::default()), None),
+            7 => self.request(client, from, Request::Status(StatusQuery::default())),
             _ => self.a_client_gives(client, from),
         }
     }
 
-    /// Its own lease, with its pipe or on its connection; or another's, which it must not end.
+    /// Its own lease on its connection; or another's, which it must not end.
     fn a_client_gives(&mut self, client: usize, from: ConnectionId) {
         let Some(other) = self.some(self.clients.len()) else {
             return;
@@ -72,9 +65,7 @@ impl Life {
             return;
         };
         let held = self.clients[other].leases[at].clone();
-        let is_own = other == client;
-        let shown = (is_own && held.has_pipe && self.random.below(2) == 0).then_some(held.serial);
-        let may = self.clients[client].uid == 0 || shown.is_some() || held.connection == Some(from);
+        let may = self.clients[client].uid == 0 || held.connection == Some(from);
         let lasted = self.machine.leases().get(held.serial).is_some();
         let is_member = self.clients[client].uid != 1003;
         if lasted && may && is_member {
@@ -82,11 +73,8 @@ impl Life {
             self.given.insert(held.serial);
             self.ever_given.insert(held.serial);
         }
-        let give = Request::Give(Give {
-            lease: held.name,
-            written: None,
-        });
-        self.request(client, from, give, shown);
+        let give = Request::Give(Give { lease: held.name });
+        self.request(client, from, give);
         if self.is_killed {
             return;
         }
@@ -225,7 +213,6 @@ impl Life {
             from,
             peer: Self::peer(0),
             request,
-            shown: None,
         });
     }
 
