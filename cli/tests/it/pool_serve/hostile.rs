@@ -92,21 +92,23 @@ fn descriptors_that_take_an_hour_to_close_keep_nobody_waiting() {
     let daemon = Daemon::start(POOL);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut far_ends = Vec::new();
+    let mut ours = Vec::new();
+    let mut send = |end: &OwnedFd, message: &[u8]| {
+        let (near, far) = lingering(&listener);
+        packet::send(end, message, &[near.as_fd()]).unwrap();
+        far_ends.push(far);
+        // Whoever closes it last waits: the daemon, or this thread.
+        ours.push(std::thread::spawn(|| drop(near)));
+    };
     for message in [
         &br#"{"v":2,"op":"give","lease":"0-1"}"#[..],
         br#"{"v":2,"op":"status"}"#,
         b"no message",
         &[b' '; 5000],
     ] {
-        let (rude, silent) = (
-            connect(&daemon.socket()).unwrap(),
-            connect(&daemon.socket()).unwrap(),
-        );
-        for end in [&rude, &silent] {
-            let (near, far) = lingering(&listener);
-            packet::send(end, message, &[near.as_fd()]).unwrap();
-            far_ends.push(far);
-        }
+        let [rude, silent] = [(); 2].map(|()| connect(&daemon.socket()).unwrap());
+        send(&rude, message);
+        send(&silent, message);
         drop(silent);
         assert_eq!(refusal(&rude), RefusalCode::BadRequest);
         assert!(packet::receive(&rude, 100, 0).is_err(), "hung up");
@@ -114,11 +116,13 @@ fn descriptors_that_take_an_hour_to_close_keep_nobody_waiting() {
     }
     // It ends as fast as without.
     let last = connect(&daemon.socket()).unwrap();
-    let (near, far) = lingering(&listener);
-    packet::send(&last, b"nobody reads this", &[near.as_fd()]).unwrap();
-    drop((near, last));
+    send(&last, b"nobody reads this");
+    drop(last);
     drop(daemon);
-    drop((far, far_ends));
+    drop(far_ends);
+    for thread in ours {
+        thread.join().unwrap();
+    }
 }
 
 #[test]
