@@ -148,6 +148,12 @@ exported() {
     systemctl start firstlight-pool.socket
     until_so shows 'firstlight_pool_up 1'
     systemctl stop firstlight-pool-export.service
+    # With the service systemd lets go of the memory: what the machine has is unknown until it ends.
+    until_so clean 1
+    has '.pools[0].unknown_slabs' 1
+    end_machine first
+    until_so clean 2
+    machine first
     until_so clean 1
     allocated 1
 }
