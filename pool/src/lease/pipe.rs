@@ -7,7 +7,7 @@
 //! folder, so that the next daemon finds it, with a service manager or without.
 
 use super::Serial;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use crate::os::ready;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,13 +26,7 @@ impl LeasePipe {
     /// # Errors
     /// The operating system's refusal.
     pub fn is_over(&self) -> io::Result<bool> {
-        let mut wanted = [PollFd::new(&self.0, PollFlags::IN)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut wanted, Some(&now)))?;
-        Ok(ready > 0)
+        ready::to_read(&self.0)
     }
 
     /// Its descriptor, to be closed by a thread that may wait.

@@ -31,6 +31,7 @@ pub mod need;
 pub mod pacing;
 pub mod peer;
 pub mod pressure;
+pub mod ready;
 pub mod seccomp;
 pub mod service;
 pub mod subids;

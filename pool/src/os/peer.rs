@@ -4,7 +4,7 @@
 //! the cgroup is read from `/proc`, and left out when that process is gone,
 //! because its number may be another's by then.
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use super::ready;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
@@ -29,34 +29,6 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The process at the other end of `socket`.
-    ///
-    /// # Errors
-    /// The operating system's refusal: no Unix socket, for example.
-    pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        let socket = socket.as_fd();
-        let mut peer = Self::without_cgroup(socket)?;
-        peer.cgroup = cgroup(socket, peer.pid);
-        Ok(peer)
-    }
-
-    /// The same without its cgroup, which has to be looked up in `/proc`.
-    ///
-    /// # Errors
-    /// As [`Peer::of`].
-    pub fn without_cgroup(socket: impl AsFd) -> io::Result<Self> {
-        let socket = socket.as_fd();
-        let credentials = credentials(socket)?;
-        Ok(Self {
-            pid: credentials.pid.unsigned_abs(),
-            uid: credentials.uid,
-            user: credentials.uid,
-            gid: credentials.gid,
-            groups: groups(socket)?,
-            cgroup: None,
-        })
-    }
-
     /// Whether it is a member of the group.
     #[must_use]
     pub fn in_group(&self, gid: u32) -> bool {
@@ -64,37 +36,70 @@ impl Peer {
     }
 }
 
-/// The effective user of the process at the other end of `socket`: the cheapest there is to know.
-///
-/// # Errors
-/// As [`Peer::of`].
-pub fn uid(socket: impl AsFd) -> io::Result<u32> {
-    Ok(credentials(socket.as_fd())?.uid)
+/// What the kernel says of the process that connected, without what takes longer to read.
+#[derive(Debug, Clone, Copy)]
+pub struct Credentials {
+    pid: u32,
+    /// Its effective user.
+    pub uid: u32,
+    gid: u32,
 }
 
-/// Process, user and group. Not by `rustix`, for which no process is number 0.
-fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
-    let mut credentials = libc::ucred {
-        pid: 0,
-        uid: libc::uid_t::MAX,
-        gid: libc::gid_t::MAX,
-    };
-    let room = size_of::<libc::ucred>();
-    let mut bytes = libc::socklen_t::try_from(room).unwrap_or(0);
-    // SAFETY: the kernel writes at most `bytes` bytes, for which there is room.
-    let answer = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &raw mut bytes,
-        )
-    };
-    if answer == 0 {
-        Ok(credentials)
-    } else {
-        Err(io::Error::last_os_error())
+impl Credentials {
+    /// Those of the process at the other end of `socket`. Not by `rustix`, for which no process is
+    /// number 0.
+    ///
+    /// # Errors
+    /// The operating system's refusal: no Unix socket, for example.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let mut credentials = libc::ucred {
+            pid: 0,
+            uid: libc::uid_t::MAX,
+            gid: libc::gid_t::MAX,
+        };
+        let room = size_of::<libc::ucred>();
+        let mut bytes = libc::socklen_t::try_from(room).unwrap_or(0);
+        // SAFETY: the kernel writes at most `bytes` bytes, for which there is room.
+        let answer = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut credentials).cast(),
+                &raw mut bytes,
+            )
+        };
+        if answer == 0 {
+            Ok(Self {
+                pid: credentials.pid.unsigned_abs(),
+                uid: credentials.uid,
+                gid: credentials.gid,
+            })
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// All of that process, which counts as `user`; with its cgroup, which has to be looked up in
+    /// `/proc`, or without.
+    ///
+    /// # Errors
+    /// As [`Credentials::of`].
+    pub fn peer(self, socket: impl AsFd, user: u32, with_cgroup: bool) -> io::Result<Peer> {
+        let socket = socket.as_fd();
+        let Self { pid, uid, gid } = self;
+        Ok(Peer {
+            pid,
+            uid,
+            user,
+            gid,
+            groups: groups(socket)?,
+            cgroup: if with_cgroup {
+                cgroup(socket, pid)
+            } else {
+                None
+            },
+        })
     }
 }
 
@@ -174,12 +179,7 @@ fn has_ended(stat: &str) -> Option<bool> {
 }
 
 fn is_alive(process: &OwnedFd) -> bool {
-    let mut wanted = [PollFd::new(process, PollFlags::IN)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    rustix::event::poll(&mut wanted, Some(&now)).is_ok_and(|ready| ready == 0)
+    ready::to_read(process).is_ok_and(|has_ended| !has_ended)
 }
 
 /// The path in the lines of `/proc/PID/cgroup`.
@@ -297,7 +297,8 @@ mod tests {
     #[test]
     fn we_are_our_own_peer() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let peer = Peer::of(&one).unwrap();
+        let credentials = Credentials::of(&one).unwrap();
+        let peer = credentials.peer(&one, credentials.uid, true).unwrap();
         assert_eq!(peer.pid, std::process::id());
         assert_eq!(peer.uid, rustix::process::getuid().as_raw());
         assert!(peer.in_group(rustix::process::getgid().as_raw()));

@@ -103,12 +103,13 @@ pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -
 /// As [`receive`].
 pub fn receive_plain(socket: impl AsFd, most_bytes: usize) -> Result<Vec<u8>, PacketError> {
     let mut message = vec![0; most_bytes];
-    let seen = receive_once(&socket, &mut message, RecvFlags::PEEK)?;
+    let none = &mut RecvAncillaryBuffer::default();
+    let seen = receive_once(&socket, &mut message, none, RecvFlags::PEEK)?;
     if seen.flags.contains(ReturnFlags::CTRUNC) {
         return Err(PacketError::Descriptors { most: 0 });
     }
     // It is there: without a peer's descriptors nothing waits.
-    receive_once(&socket, &mut [], RecvFlags::empty())?;
+    receive_once(&socket, &mut [], none, RecvFlags::empty())?;
     if seen.flags.contains(ReturnFlags::TRUNC) {
         return Err(PacketError::TooLong { most: most_bytes });
     }
@@ -119,10 +120,11 @@ pub fn receive_plain(socket: impl AsFd, most_bytes: usize) -> Result<Vec<u8>, Pa
     Ok(message)
 }
 
-/// What is next, without room for descriptors.
+/// What is next.
 fn receive_once(
     socket: impl AsFd,
     message: &mut [u8],
+    control: &mut RecvAncillaryBuffer<'_>,
     flags: RecvFlags,
 ) -> Result<RecvMsg, PacketError> {
     // A peer that hung up with our words unread leaves an error in front of its
@@ -130,8 +132,7 @@ fn receive_once(
     let mut reset = false;
     loop {
         let mut parts = [IoSliceMut::new(message)];
-        let mut none = RecvAncillaryBuffer::default();
-        match rustix::net::recvmsg(&socket, &mut parts, &mut none, flags) {
+        match rustix::net::recvmsg(&socket, &mut parts, control, flags) {
             Err(Errno::INTR) => {}
             Err(Errno::CONNRESET) if !reset => reset = true,
             Err(Errno::CONNRESET) => return Err(PacketError::Closed),
@@ -154,19 +155,7 @@ pub fn receive(
     let mut message = vec![0; most_bytes];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    // A peer that hung up with our words unread leaves an error in front of its
-    // own last words, such as why it hung up.
-    let mut reset = false;
-    let received = loop {
-        let mut parts = [IoSliceMut::new(&mut message)];
-        match rustix::net::recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            Err(Errno::CONNRESET) if !reset => reset = true,
-            Err(Errno::CONNRESET) => return Err(PacketError::Closed),
-            Err(error) => return Err(PacketError::Io(error.into())),
-            Ok(received) => break received,
-        }
-    };
+    let received = receive_once(&socket, &mut message, &mut control, RecvFlags::CMSG_CLOEXEC)?;
     // Collected before anything is refused, so that refusing closes them.
     let descriptors: Vec<OwnedFd> = control
         .drain()

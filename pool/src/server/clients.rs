@@ -8,6 +8,7 @@ use super::events::Source;
 use super::pool::Outgoing;
 use crate::lease::quota::Standing;
 use crate::machine::{ConnectionId, Event, denied};
+use crate::os::peer::Credentials;
 use crate::protocol::packet::PacketError;
 use crate::protocol::{Refusal, RefusalCode, Reply, Request};
 use rustix::time::{ClockId, clock_gettime};
@@ -75,10 +76,11 @@ impl Server {
     fn welcome(&mut self, socket: OwnedFd) -> Standing {
         let begin = processor_time();
         // A peer that cannot be named may do nothing.
-        let Ok(user) = self.pool.user_of(&socket) else {
+        let Ok(credentials) = Credentials::of(&socket) else {
             self.closer.close(NOBODY, socket);
             return Standing::Stranger;
         };
+        let user = self.pool.user_of(credentials.uid);
         // Before its groups and its cgroup are read: one that does nothing but connect has all that
         // it may have most of the time.
         if self.connections.has_all(user) {
@@ -89,7 +91,8 @@ impl Server {
             self.turns.spend(user, spent, &self.events);
             return Standing::Client;
         }
-        let Ok(peer) = self.pool.peer_of(&socket, user) else {
+        let with_cgroup = self.pool.machine.rules().has_cgroups();
+        let Ok(peer) = credentials.peer(&socket, user, with_cgroup) else {
             self.closer.close(user, socket);
             return Standing::Stranger;
         };

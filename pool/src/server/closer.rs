@@ -11,10 +11,9 @@
 use crate::os::background;
 use crate::os::interrupt::interrupt;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -38,10 +37,23 @@ struct Shared {
     queue: Mutex<Receiver<(u32, OwnedFd)>>,
     /// What is not closed yet, by its user.
     unclosed: Mutex<BTreeMap<u32, u32>>,
+    progress: Mutex<Progress>,
+}
+
+/// What threads have done, and which of them no signal helps.
+#[derive(Debug, Default)]
+struct Progress {
     /// What was closed so far.
-    closed: AtomicU64,
-    /// Threads that are left to themselves, each with something to close.
-    lost: AtomicU64,
+    closed: u64,
+    /// Threads that are left to themselves, by number, each with something to close.
+    lost: BTreeSet<u64>,
+}
+
+impl Progress {
+    /// What waits of all that was given away, but for what lost threads have.
+    fn left_of(&self, given: u64) -> u64 {
+        given.saturating_sub(self.closed + self.lost.len() as u64)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -63,8 +75,8 @@ impl Shared {
         }
     }
 
-    /// Closes what comes, until it is left to itself.
-    fn close_all(&self, is_lost: &AtomicBool) {
+    /// Closes what comes, as thread `number`, until that is left to itself.
+    fn close_all(&self, number: u64) {
         loop {
             let next = lock(&self.queue).recv();
             let Ok((user, descriptor)) = next else {
@@ -72,43 +84,32 @@ impl Shared {
             };
             drop(descriptor);
             self.count(user, false);
-            self.closed.fetch_add(1, Ordering::Relaxed);
-            if is_lost.load(Ordering::Relaxed) {
-                self.lost.fetch_sub(1, Ordering::Relaxed);
+            let mut progress = lock(&self.progress);
+            progress.closed += 1;
+            if progress.lost.remove(&number) {
                 return;
             }
         }
     }
 }
 
-/// A thread that closes.
-#[derive(Debug)]
-struct Thread {
-    handle: JoinHandle<()>,
-    /// Whether another one has its place.
-    is_lost: Arc<AtomicBool>,
-}
-
-impl Thread {
-    fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let is_lost = Arc::new(AtomicBool::new(false));
-        let (shared, theirs) = (Arc::clone(shared), Arc::clone(&is_lost));
-        let close_all = move || {
-            // As the serving thread: users wait for their connections.
-            let _ = background::run_before_others();
-            shared.close_all(&theirs);
-        };
-        let handle = thread::Builder::new()
-            .name("close".into())
-            .spawn(close_all)?;
-        Ok(Self { handle, is_lost })
-    }
+/// Starts thread `number`.
+fn start(shared: &Arc<Shared>, number: u64) -> io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    let close_all = move || {
+        // As the serving thread: users wait for their connections.
+        let _ = background::run_before_others();
+        shared.close_all(number);
+    };
+    thread::Builder::new().name("close".into()).spawn(close_all)
 }
 
 /// What the serving thread knows.
 #[derive(Debug)]
 struct State {
-    thread: Thread,
+    /// The last thread that was started, and its number.
+    thread: JoinHandle<()>,
+    number: u64,
     /// What was given away so far.
     given: u64,
     /// How much was closed when that changed last, and when it was seen.
@@ -131,11 +132,11 @@ impl Closer {
         let shared = Arc::new(Shared {
             queue: Mutex::new(theirs),
             unclosed: Mutex::default(),
-            closed: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            progress: Mutex::default(),
         });
         let state = State {
-            thread: Thread::start(&shared)?,
+            thread: start(&shared, 0)?,
+            number: 0,
             given: 0,
             seen: (0, Instant::now()),
             signals: 0,
@@ -150,7 +151,7 @@ impl Closer {
     /// Closes a descriptor soon.
     pub(super) fn close(&self, user: u32, descriptor: OwnedFd) {
         let mut state = self.state.borrow_mut();
-        if self.left(&state) == 0 {
+        if lock(&self.shared.progress).left_of(state.given) == 0 {
             // The thread had nothing to do until now.
             state.seen.1 = Instant::now();
             state.signals = 0;
@@ -168,26 +169,21 @@ impl Closer {
 
     /// Whether so much waits that others should wait outside.
     pub(super) fn is_behind(&self) -> bool {
-        self.left(&self.state.borrow()) >= MOST
-    }
-
-    /// What waits, but for what threads have that are left to themselves.
-    fn left(&self, state: &State) -> u64 {
-        let closed = self.shared.closed.load(Ordering::Relaxed);
-        let lost = self.shared.lost.load(Ordering::Relaxed);
-        state.given.saturating_sub(closed + lost)
+        let given = self.state.borrow().given;
+        lock(&self.shared.progress).left_of(given) >= MOST
     }
 
     /// Ends a close that waits for too long, or goes on without it; when to look again, if anything
     /// is left.
     pub(super) fn look_after(&self, now: Instant) -> Option<Duration> {
         let mut state = self.state.borrow_mut();
-        let closed = self.shared.closed.load(Ordering::Relaxed);
-        if closed != state.seen.0 {
-            state.seen = (closed, now);
+        // A thread that ends a close now does not know yet that it was lost.
+        let mut progress = lock(&self.shared.progress);
+        if progress.closed != state.seen.0 {
+            state.seen = (progress.closed, now);
             state.signals = 0;
         }
-        if self.left(&state) == 0 {
+        if progress.left_of(state.given) == 0 {
             return None;
         }
         let since = now.saturating_duration_since(state.seen.1);
@@ -197,11 +193,11 @@ impl Closer {
         state.seen.1 = now;
         state.signals += 1;
         if state.signals <= SIGNALS {
-            interrupt(&state.thread.handle);
-        } else if let Ok(next) = Thread::start(&self.shared) {
-            self.shared.lost.fetch_add(1, Ordering::Relaxed);
-            state.thread.is_lost.store(true, Ordering::Relaxed);
+            interrupt(&state.thread);
+        } else if let Ok(next) = start(&self.shared, state.number + 1) {
+            progress.lost.insert(state.number);
             state.thread = next;
+            state.number += 1;
             state.signals = 0;
         }
         Some(PATIENCE)
@@ -277,17 +273,15 @@ mod tests {
             looks += 1;
             assert!(looks < 60_000, "the others wait for the first");
         }
-        assert!(closer.shared.lost.load(Ordering::Relaxed) > 0);
+        let lost = || lock(&closer.shared.progress).lost.len();
+        assert!(lost() > 0);
         drop(held);
-        while closer.left(&closer.state.borrow()) > 0
-            || closer.shared.lost.load(Ordering::Relaxed) > 0
-        {
-            closer.look_after(Instant::now());
+        while closer.look_after(Instant::now()).is_some() || lost() > 0 {
             thread::yield_now();
         }
         assert_eq!(
             closer.state.borrow().given,
-            closer.shared.closed.load(Ordering::Relaxed)
+            lock(&closer.shared.progress).closed
         );
     }
 }

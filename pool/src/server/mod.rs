@@ -50,7 +50,7 @@ use budget::Budget;
 use closer::Closer;
 use connections::Connections;
 use events::{Events, Source};
-use keeper::{Keeper, Received};
+use keeper::Received;
 use listen::Listener;
 use pool::{Parts, Pool, now};
 use refills::Refills;
@@ -150,7 +150,6 @@ impl Server {
             machine,
             files,
             workers,
-            keeper: Keeper::new(),
             refills,
             known,
             closer: Rc::clone(&closer),

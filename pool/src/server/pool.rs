@@ -15,7 +15,6 @@ use crate::lease::{LeasePipe, Pipes, Serial};
 use crate::machine::{
     Action, Allocation, ConnectionId, Event, Machine, Now, Reach, Seen, Spec, Step,
 };
-use crate::os::peer::{self, Peer};
 use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
 use crate::store::slab::{Slab, SlabId};
@@ -85,7 +84,6 @@ pub(super) struct Parts {
     pub(super) machine: Machine,
     pub(super) files: Files,
     pub(super) workers: Workers,
-    pub(super) keeper: Keeper,
     pub(super) refills: Refills,
     /// The journal of leases, and their pipes.
     pub(super) known: (Journal, Pipes),
@@ -103,7 +101,7 @@ impl Pool {
             files: parts.files,
             workers: parts.workers,
             refills: parts.refills,
-            keeper: parts.keeper,
+            keeper: Keeper::new(),
             closer: parts.closer,
             events: parts.events,
             journal,
@@ -118,20 +116,9 @@ impl Pool {
         }
     }
 
-    /// The process at the other end, which counts as `user`, as far as the rules need to know it.
-    pub(super) fn peer_of(&self, socket: &OwnedFd, user: u32) -> io::Result<Peer> {
-        let mut peer = if self.machine.rules().has_cgroups() {
-            Peer::of(socket)?
-        } else {
-            Peer::without_cgroup(socket)?
-        };
-        peer.user = user;
-        Ok(peer)
-    }
-
-    /// The user that the other end of `socket` counts as.
-    pub(super) fn user_of(&mut self, socket: &OwnedFd) -> io::Result<u32> {
-        Ok(self.subids.user_of(peer::uid(socket)?))
+    /// The user that `uid` counts as.
+    pub(super) fn user_of(&mut self, uid: u32) -> u32 {
+        self.subids.user_of(uid)
     }
 
     /// The pipes of all leases.
@@ -157,8 +144,11 @@ impl Pool {
         let journal = &self.journal;
         let is_live = |serial| journal.records().any(|record| record.serial == serial);
         let _ = self.folder.retain(is_live);
-        self.pipes
-            .retain(|serial, _| self.machine.leases().get(*serial).is_some());
+        let is_over = |serial: &Serial| self.machine.leases().get(*serial).is_none();
+        let over: Vec<Serial> = self.pipes.keys().copied().filter(is_over).collect();
+        for serial in over {
+            self.drop_pipe(serial);
+        }
     }
 
     pub(super) fn adopt_allocated(
@@ -517,7 +507,7 @@ impl Pool {
     pub(super) fn stop(mut self, keep: bool) {
         let seen = self.look();
         self.step(Event::Stop { keep, seen });
-        // Their ends go with this process, which waits for none.
+        // Closed with this process: a close may wait for a writer.
         std::mem::forget(std::mem::take(&mut self.pipes));
     }
 }

@@ -2,7 +2,6 @@
 
 use super::closer::Closer;
 use super::events::Events;
-use super::keeper::Keeper;
 use super::pool::{Outgoing, Parts, Pool, now};
 use super::refills::Refills;
 use super::workers::Workers;
@@ -65,7 +64,6 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
         machine,
         files,
         workers,
-        keeper: Keeper::new(),
         refills,
         known,
         closer: Rc::new(Closer::new().unwrap()),
