@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Whether it says where time went, and decides nothing: there are hundreds of its kind.
+    /// Whether it says where time went: there are hundreds of its kind.
     #[must_use]
     pub fn explains(self) -> bool {
         matches!(self, Self::Initcall | Self::Service | Self::Gap)

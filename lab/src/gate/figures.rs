@@ -6,19 +6,19 @@ use crate::compare::Kind;
 /// between them (`phase:memmap early`); `*` stands for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// These decide; where there are none, all but gaps, initcalls and services.
+    /// These decide; where there are none, all but gaps and services.
     pub only: Vec<String>,
     /// These do not.
     pub ignore: Vec<String>,
 }
 
 impl Figures {
-    /// Whether this one decides. Gaps, initcalls and services explain: they do so only where they are named.
+    /// Whether this one may decide. Gaps and services explain: they do so only where they are named.
     #[must_use]
     pub fn decides(&self, kind: Kind, name: &str) -> bool {
         let among = |names: &[String]| names.iter().any(|pattern| is_meant(pattern, kind, name));
         let wanted = match self.only.is_empty() {
-            true => !kind.explains(),
+            true => !matches!(kind, Kind::Gap | Kind::Service),
             false => among(&self.only),
         };
         wanted && !among(&self.ignore)

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::pairs::{Evidence, Missing};
 use super::row::{self, Judged, State};
-use super::{Method, Outcome, Rules};
+use super::{Method, Outcome, Rules, initcalls};
 use crate::compare::{Kind, Row, TOTAL};
 
 /// The figures of one set-up.
@@ -40,15 +40,15 @@ impl Group {
         let method = &Method::of(&first.clock).with(rules.bounds);
         let [a, b] = &first.sides;
         let machine = a.machine.as_ref().or(b.machine.as_ref());
+        let others = evidence.again.as_ref().map(initcalls::filled);
         let again = |row: &Row| {
-            let again = evidence.again.as_ref()?;
-            let mut rows = again.rows.iter();
+            let mut rows = others.as_ref()?.iter();
             rows.find(|other| (other.kind, &other.name) == (row.kind, &row.name))
         };
         let mut rows = Vec::new();
         let mut absent = Vec::new();
-        for row in &first.rows {
-            match row::judge(row, evidence.again.is_some().then(|| again(row)), method) {
+        for row in &initcalls::filled(first) {
+            match row::judge(row, others.is_some().then(|| again(row)), method) {
                 Some(judged) => rows.push(Judged {
                     decides: rules.figures.decides(row.kind, &row.name),
                     ..judged
@@ -56,6 +56,9 @@ impl Group {
                 None if !row.kind.explains() => absent.push(row.name.clone()),
                 None => {}
             }
+        }
+        if rules.figures.only.is_empty() {
+            initcalls::decide(&mut rows, others.as_deref(), first, method);
         }
         let mut group = Self {
             name: evidence.name.clone(),

@@ -1,7 +1,8 @@
 //! Whether B is slower than A, and in what: [`judge`] makes a [`Verdict`] (schema
 //! `firstlight.gate/1`) of a [`Case`].
 //!
-//! The whole boot decides where it has moved; where it has not, its parts do. Gaps explain.
+//! The whole boot decides where it has moved; where it has not, its parts do, initcalls among
+//! them. Gaps and services explain.
 //! What is missing, too little or not confirmed is no pass.
 //!
 //! | clock | a figure has moved if |
@@ -18,12 +19,14 @@
 //! | `booted` | boots that are made to be judged |
 //! | `ends` | logs of both sides, up to one end |
 //! | `figures` | which figures decide |
+//! | `initcalls` | when an initcall decides |
 //! | `group` | one set-up, judged |
 
 mod booted;
 mod ends;
 mod figures;
 mod group;
+mod initcalls;
 mod method;
 mod pairs;
 mod row;
