@@ -21,18 +21,34 @@ const NOTHING: u16 = 0;
 /// Of entries without a number.
 const NO_ID: u32 = u32::MAX;
 
-/// Has a file read and written by its owner, its group, `users` and `groups`, and by no other,
-/// whatever was allowed before.
+/// Whom a file is for, besides its owner.
+#[derive(Debug, Clone, Default)]
+pub struct Others<'a> {
+    /// Whether the file's group is among them.
+    pub group: bool,
+    /// Users.
+    pub users: &'a [u32],
+    /// Groups.
+    pub groups: &'a [u32],
+}
+
+/// Has a file read and written by its owner and by `others`, and by no other, whatever was allowed
+/// before.
 ///
 /// # Errors
 /// The operating system's refusal: a file system without such lists, for example.
-pub fn read_write(path: &Path, users: &[u32], groups: &[u32]) -> io::Result<()> {
-    let list = list(users, groups);
+pub fn read_write(path: &Path, others: &Others<'_>) -> io::Result<()> {
+    let list = list(others);
     rustix::fs::setxattr(path, NAME, &list, XattrFlags::empty())?;
     Ok(())
 }
 
-fn list(users: &[u32], groups: &[u32]) -> Vec<u8> {
+fn list(others: &Others<'_>) -> Vec<u8> {
+    let Others {
+        group,
+        users,
+        groups,
+    } = *others;
     let sorted = |ids: &[u32]| {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
@@ -42,7 +58,11 @@ fn list(users: &[u32], groups: &[u32]) -> Vec<u8> {
     let named = |tag, ids: &[u32]| sorted(ids).into_iter().map(move |id| (tag, READ_WRITE, id));
     let mut entries = vec![(OWNER, READ_WRITE, NO_ID)];
     entries.extend(named(USER, users));
-    entries.push((OWNING_GROUP, READ_WRITE, NO_ID));
+    entries.push((
+        OWNING_GROUP,
+        if group { READ_WRITE } else { NOTHING },
+        NO_ID,
+    ));
     entries.extend(named(GROUP, groups));
     // Without names the list is a file's mode, which has no mask.
     if !users.is_empty() || !groups.is_empty() {
@@ -69,15 +89,31 @@ mod tests {
         let path = file.path();
         let mode = || std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
-        if let Err(error) = read_write(path, &[70_002, 70_001, 70_002], &[70_003]) {
+        let others = Others {
+            group: true,
+            users: &[70_002, 70_001, 70_002],
+            groups: &[70_003],
+        };
+        if let Err(error) = read_write(path, &others) {
             return crate::os::need::skip("acl", error);
         }
         assert_eq!(mode(), 0o660);
         let mut seen = [0; 256];
         let bytes = rustix::fs::getxattr(path, NAME, &mut seen).unwrap();
-        assert_eq!(seen[..bytes], list(&[70_001, 70_002], &[70_003]));
-        read_write(path, &[], &[]).unwrap();
+        let sorted = Others {
+            users: &[70_001, 70_002],
+            ..others
+        };
+        assert_eq!(seen[..bytes], list(&sorted));
+        let mut nobody = Others {
+            group: true,
+            ..Others::default()
+        };
+        read_write(path, &nobody).unwrap();
         assert_eq!(mode(), 0o660);
+        nobody.group = false;
+        read_write(path, &nobody).unwrap();
+        assert_eq!(mode(), 0o600, "nor by its group");
         rustix::fs::getxattr(path, NAME, &mut seen).unwrap_err();
     }
 }

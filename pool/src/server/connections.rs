@@ -293,6 +293,13 @@ impl Connections {
         connection.unsent.and_then(|unsent| unsent.serial)
     }
 
+    /// Connections of users that may do nothing here any more.
+    pub(super) fn of_strangers(&self, standing: impl Fn(&Peer) -> Standing) -> Vec<ConnectionId> {
+        let open = self.open.iter();
+        let strange = open.filter(|(_, open)| standing(&open.peer) == Standing::Stranger);
+        strange.map(|(id, _)| *id).collect()
+    }
+
     /// Connections from which nothing was heard for too long.
     pub(super) fn idle(&self, now: Instant) -> Vec<ConnectionId> {
         let most = Duration::from_secs(self.limits.idle_s.into());

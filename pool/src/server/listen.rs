@@ -2,7 +2,7 @@
 
 use super::ServeError;
 use crate::lease::quota::Rules;
-use crate::os::acl;
+use crate::os::acl::{self, Others};
 use crate::store::make_passable;
 use rustix::fs::{Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -101,7 +101,8 @@ impl Listener {
         let failed = |error: rustix::io::Errno| {
             ServeError::socket(format!("listen at {}", path.display()), error)
         };
-        if let Some(group) = rules.group() {
+        let group = rules.group();
+        if let Some(group) = group {
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(path, None, group).map_err(failed)?;
         }
@@ -109,12 +110,22 @@ impl Listener {
         let Some(admitted) = rules.admitted() else {
             return mode(0o666);
         };
-        if acl::read_write(path, &admitted.users, &admitted.groups).is_ok() {
+        // Without `group` in the rules the file's is the daemon's own, or one of former rules.
+        let others = Others {
+            group: group.is_some(),
+            users: &admitted.users,
+            groups: &admitted.groups,
+        };
+        if acl::read_write(path, &others).is_ok() {
             return Ok(());
         }
         // Not on this file system, or too many to be listed: those that may do nothing are sent away.
         let is_empty = admitted.users.is_empty() && admitted.groups.is_empty();
-        mode(if is_empty { 0o660 } else { 0o666 })
+        mode(match (is_empty, group) {
+            (true, None) => 0o600,
+            (true, Some(_)) => 0o660,
+            (false, _) => 0o666,
+        })
     }
 
     /// Ends it but for its descriptor, which goes with this process.

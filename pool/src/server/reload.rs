@@ -52,6 +52,11 @@ impl Server {
         self.pool.keeper.keep_mounts(&self.pool.files);
         let rate = config.fill.rate.bytes();
         self.step(Event::Configured { rules, specs, rate });
+        let machine = &self.pool.machine;
+        let strangers = self.connections.of_strangers(|peer| machine.standing(peer));
+        for id in strangers {
+            self.close(id);
+        }
         for key in at_next_start(&self.config, &config) {
             say(&format!("`{key}` is another one from the next start on"));
         }

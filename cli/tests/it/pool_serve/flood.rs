@@ -1,6 +1,6 @@
 //! Users that take more than their share of connections and of the daemon's time.
 
-use super::kit::{Daemon, another_user, take, until};
+use super::kit::{Daemon, another_user, take, until, user_of_group};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{
@@ -129,6 +129,10 @@ fn users_that_no_rule_names_do_not_reach_the_daemon() {
         refused.to_string().contains("may not use the pool"),
         "{refused}"
     );
+    // Nor does the group of the daemon, where no rule names one.
+    user_of_group(STRANGERS[0], 0, || Client::connect(&socket)).unwrap_err();
+    let mut kept = another_user(TENANTS[0], || Client::connect(&socket)).unwrap();
+    kept.status().unwrap();
     for (more, stranger) in [
         (
             format!("[[quota]]\nuid = {}\nbytes = \"2M\"\n", STRANGERS[0]),
@@ -150,6 +154,8 @@ fn users_that_no_rule_names_do_not_reach_the_daemon() {
             connects(STRANGERS[0]).is_ok() == stranger
         });
         connects(TENANTS[0]).unwrap_err();
+        // It was connected before.
+        kept.status().unwrap_err();
     }
 }
 

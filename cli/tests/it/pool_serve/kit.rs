@@ -50,8 +50,13 @@ pub(crate) fn is_root() -> bool {
 /// Does something on a thread that is another user, with a group of the same number and
 /// no other, which only root can.
 pub(crate) fn another_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
+    user_of_group(uid, uid, act)
+}
+
+/// Does something as another user, in this group and no other.
+pub(crate) fn user_of_group<T: Send>(uid: u32, gid: u32, act: impl FnOnce() -> T + Send) -> T {
     let run = || {
-        let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+        let (user, group) = (Uid::from_raw(uid), Gid::from_raw(gid));
         set_thread_groups(&[]).expect("only root can");
         set_thread_res_gid(group, group, group).expect("only root can");
         set_thread_res_uid(user, user, user).expect("only root can");

@@ -9,6 +9,7 @@ mod draw;
 mod export;
 mod flood;
 mod guest;
+mod held_pipe;
 mod hostile;
 mod kit;
 mod manager;
