@@ -18,6 +18,19 @@ const BOOT: &str = "[    0.000000] Linux version 6.1\n[    0.500000] smp: Bringi
 
 /// What `request` hears of `text` on a pipe that stays open.
 fn heard(folder: &Path, text: String, request: impl Fn(Request) -> Request) -> Watched {
+    let writes = move |writer: &mut File| {
+        // Nobody reads any more once it has ended.
+        let _ = writer.write_all(text.as_bytes());
+    };
+    heard_of(folder, writes, request)
+}
+
+/// What `request` hears of what is written to a pipe that stays open.
+fn heard_of(
+    folder: &Path,
+    writes: impl FnOnce(&mut File) + Send + 'static,
+    request: impl Fn(Request) -> Request,
+) -> Watched {
     let pipe = folder.join("console");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
@@ -34,8 +47,7 @@ fn heard(folder: &Path, text: String, request: impl Fn(Request) -> Request) -> W
     });
     let writing = thread::spawn(move || {
         let mut writer = File::options().write(true).open(pipe).unwrap();
-        // Nobody reads any more once it has ended.
-        let _ = writer.write_all(text.as_bytes());
+        writes(&mut writer);
         writer
     });
     let store = Store::open(&folder.join("boots")).unwrap();
@@ -77,6 +89,32 @@ fn a_power_cycle_that_hangs_is_ended() {
     };
     assert!(words.contains("takes longer than"), "{words}");
     assert_eq!(watched.boots.len(), 1);
+}
+
+/// What the kernel of before still had to say is no sign of life of the next.
+#[test]
+fn last_words_after_a_power_cycle_do_not_hide_that_the_machine_is_dead() {
+    let folder = tempfile::tempdir().unwrap();
+    let cycled = folder.path().join("cycled");
+    let signal = cycled.clone();
+    let writes = move |writer: &mut File| {
+        writer.write_all(BOOT.as_bytes()).unwrap();
+        while !signal.exists() {
+            thread::yield_now();
+        }
+        // The command has to end, too.
+        thread::sleep(Duration::from_millis(300));
+        let words = b"[    1.100000] kvm: exiting hardware virtualization\n";
+        let _ = writer.write_all(words);
+    };
+    let watched = heard_of(folder.path(), writes, |request| Request {
+        runs: Some(2),
+        silence: Duration::from_secs(1),
+        power_cycle: Some(format!("touch {}", cycled.display())),
+        ..request
+    });
+    assert_eq!(watched.ended, Ended::Dead { seconds: 1 });
+    assert_eq!((watched.boots.len(), watched.passed_over_lines), (1, 1));
 }
 
 #[test]

@@ -182,3 +182,31 @@ impl Drop for Listener {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Whom the next configuration admits only the daemon that reads it knows.
+    #[test]
+    fn a_socket_of_the_manager_is_open_to_all_while_no_daemon_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let kind = SocketType::SEQPACKET;
+        let socket = rustix::net::socket(AddressFamily::UNIX, kind, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, BACKLOG).unwrap();
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let listener = Listener::received(socket, &Rules::default()).unwrap();
+        assert_eq!(mode(), 0o600);
+        drop(listener);
+        assert_eq!(mode(), 0o666);
+        // One of the daemon's own is gone with it.
+        fs::remove_file(&path).unwrap();
+        let listener = Listener::make(&path, &Rules::default()).unwrap();
+        assert_eq!(mode(), 0o600);
+        drop(listener);
+        fs::metadata(&path).unwrap_err();
+    }
+}
