@@ -121,6 +121,10 @@ fn a_table_that_cannot_be_right_is_refused_and_memory_comes_up_fresh() {
             "range 0: [0x0000000000200000-0x0000000000200fff] cannot be preserved: a part of it is in use for image",
         ),
         ("absent", "cannot be preserved: not all of it is memory"),
+        (
+            "absent preserve=verified",
+            "cannot be preserved: not all of it is memory",
+        ),
         ("many", "storage for 1024 entries is too small"),
         ("stale", "expected that of restart 0xffffffffffffffff"),
         ("node", "on node 1000, expected node 0"),

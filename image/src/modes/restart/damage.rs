@@ -7,7 +7,7 @@ use firstlight::preserve::{Draft, PreserveError, PreservedRange};
 use firstlight_image::damage::Damage;
 
 use crate::arch::image_range;
-use crate::preserve::FORGOTTEN;
+use crate::preserve::{FORGOTTEN, content};
 
 /// Ranges of [`Damage::Many`], each a page with one beside it that is not handed over.
 const MANY: u64 = 768;
@@ -63,6 +63,15 @@ pub(super) fn add(
             added
         }),
         _ => Ok(()),
+    }
+}
+
+/// The checksum of a range that is handed over; of one where no memory is, nothing can be read.
+pub(super) fn checksum(range: PhysRange) -> u64 {
+    if range.start().get() == ABSENT {
+        0
+    } else {
+        content(range)
     }
 }
 

@@ -15,7 +15,7 @@ use super::{damage, pattern};
 use crate::arch::{DirectMap, marker, restart, ticks};
 use crate::console::event;
 use crate::machine::Machine;
-use crate::preserve::{FORGOTTEN, GUESTS, content};
+use crate::preserve::{FORGOTTEN, GUESTS};
 use crate::processors::Processors;
 
 /// Guests' memory without `preserve_bytes=`.
@@ -125,7 +125,7 @@ fn hand_over(
         guests.clone().next()
     };
     let table_bytes = match machine.words.preserve_verified {
-        true => draft.finish_with(content),
+        true => draft.finish_with(damage::checksum),
         false => draft.finish(),
     };
     damage::apply(machine.words.damage, &mut bytes[..table_bytes], first);
