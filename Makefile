@@ -28,7 +28,7 @@ COVERAGE ?= 80
 BASE ?=
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
 OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
-HOST := $(shell rustc --version --verbose | sed -n 's/^host: //p')
+HOST = $(shell rustc --version --verbose | sed -n 's/^host: //p')
 BARE := x86_64-unknown-none
 # What the image's UEFI loader is built for.
 UEFI := x86_64-unknown-uefi
