@@ -225,8 +225,8 @@ fn one(
         let mut rows = comparison.rows.iter();
         let row = rows.find(|row| (row.kind, &row.name) == (figure.kind, &figure.name));
         let ns = row.and_then(|row| row.b.as_ref()).map(|b| b.median_ns);
-        // A phase that a candidate does not have takes it no time.
-        let absent = (figure.kind == Kind::Phase).then_some(0.0);
+        // A phase or an initcall that a candidate does not have takes it no time.
+        let absent = matches!(figure.kind, Kind::Phase | Kind::Initcall).then_some(0.0);
         ns.or(absent)
             .ok_or_else(|| format!("its log has no {:?}", figure.name))
     });
