@@ -97,7 +97,9 @@ impl Failure {
     pub(crate) fn records(error: &Unreadable) -> Self {
         match error {
             Unreadable::File(_) => Self::Io(error.to_string()),
-            Unreadable::NoRecord(..) | Unreadable::Nothing(_) => Self::Machine(error.to_string()),
+            Unreadable::NoRecord(..) | Unreadable::Nothing(_) | Unreadable::NoLog(_) => {
+                Self::Machine(error.to_string())
+            }
         }
     }
 

@@ -72,6 +72,11 @@ pub enum Unreadable {
         "no record in {0}: expected *.json or *.jsonl as `firstlight boot --json` prints them, or kernel logs *.log"
     )]
     Nothing(PathBuf),
+    /// A folder without a log.
+    #[error(
+        "no kernel log in {0}: expected *.log, packed or not; `report` and `gate` read records (*.json)"
+    )]
+    NoLog(PathBuf),
 }
 
 /// All runs in `path`, a file or a folder, in the order of their names; other documents of
@@ -153,7 +158,7 @@ pub fn logs(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
     files.retain(|file| file == path || kind(file) == Kind::Log);
     files.sort();
     if files.is_empty() {
-        return Err(Unreadable::Nothing(path.to_owned()));
+        return Err(Unreadable::NoLog(path.to_owned()));
     }
     Ok(files)
 }

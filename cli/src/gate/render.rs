@@ -72,7 +72,7 @@ fn machine(page: &mut Page, group: &Group, full: bool) {
     let hidden = group.rows.len() + 1 - lines.len();
     if hidden > 0 {
         page.line(format!(
-            "  {FAINT}... and {hidden} that have not moved (--full){FAINT:#}"
+            "  {FAINT}... and {hidden} more, of which none is known to have moved (--full){FAINT:#}"
         ));
     }
     if !group.absent.is_empty() {

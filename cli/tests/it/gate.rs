@@ -428,11 +428,11 @@ fn a_comparison_is_judged_as_it_stands() {
         fs::write(&path, record(16, "instructions", ns).to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (a, b) = (path("a.json", 1000), path("b.json", 1010));
+    let (a, b) = (path("a.json", 1_000_000), path("b.json", 1_010_000));
     let comparison = document(&["compare", &a, &b, "--json"]);
     let file = path("c.json", 0);
     fs::write(&file, comparison.to_string()).unwrap();
-    // A hundredth of a microsecond is nothing in a boot of 700 ms; the phase decides.
+    // A hundredth of a millisecond is nothing in a boot of 700 ms; the phase decides.
     let found = verdict(&["gate", &file, "--json"], 7);
     let rows = found["groups"][0]["rows"].as_array().unwrap();
     let memmap = rows.iter().find(|row| row["name"] == "memmap").unwrap();

@@ -99,14 +99,18 @@ mod tests {
             if broken.contains(&at) {
                 return Err("it hangs".to_owned());
             }
-            let end_ns = if at >= bad { 2000 } else { 1000 + at % 2 };
+            let end_ns = if at >= bad {
+                2_000_000
+            } else {
+                1_000_000 + at % 2
+            };
             let record = json!({
                 "schema": "firstlight.run/1", "kind": "boot", "clock": "instructions",
                 "source": {"kind": "linux"}, "machine": {}, "milestones": {},
                 "phases": [
                     {"name": "memmap", "start_ns": 0, "end_ns": end_ns},
-                    {"name": "kernel", "start_ns": 0, "end_ns": 7},
-                    {"name": "SMP", "start_ns": 0, "end_ns": if figure.is_some() && at >= 2 { 900 } else { 300 }},
+                    {"name": "kernel", "start_ns": 0, "end_ns": 7000},
+                    {"name": "SMP", "start_ns": 0, "end_ns": if figure.is_some() && at >= 2 { 900_000 } else { 300_000 }},
                 ],
             });
             Ok(vec![Run::of(record).unwrap()])

@@ -351,22 +351,17 @@ impl Ear<'_> {
             Console::Tcp(_) => false,
             Console::Path(path) => !is_tty(path),
         };
+        // A boot that is cut here is kept, and is none of those requested.
         let why = match (end, is_pipe) {
             (Ok(()), true) => {
                 self.close("the pipe was closed")?;
-                return Ok(match self.is_done() {
-                    true => self.done(),
-                    false => Ended::Closed,
-                });
+                return Ok(Ended::Closed);
             }
             (Ok(()), false) => "it hung up".to_owned(),
             (Err(error), _) => error.to_string(),
         };
         self.close(&format!("the console is gone ({why})"))?;
-        Ok(match self.is_done() {
-            true => self.done(),
-            false => Ended::Vanished { why },
-        })
+        Ok(Ended::Vanished { why })
     }
 
     /// Keeps a record of `boot`, or why it failed.

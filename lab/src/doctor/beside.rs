@@ -89,8 +89,13 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
         Ok(whole) => (Some(whole), None),
         Err(why) => (None, Some(why)),
     };
-    // What came after the end of the boot took its time for other reasons.
+    // What came after the end of the boot took its time for other reasons; records end where the boot does.
+    let is_log = [a.1, b.1].iter().any(|run| run.is_log());
+    let whole = whole.map(|whole| whole.or_recorded([a.1, b.1]));
     let runs = |run: &Run, side: usize| {
+        if !is_log {
+            return [run.clone()];
+        }
         let end = whole.as_ref().and_then(|whole| whole.ends.get(side));
         [end.and_then(|end| run.until(*end))
             .unwrap_or_else(|| run.clone())]
@@ -115,7 +120,6 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
         }
     }
     slower.sort_by_key(|loss| (std::cmp::Reverse(loss.ns()), loss.name.clone()));
-    let whole = whole.map(|whole| whole.or_recorded([a.1, b.1]));
     let total_ns = whole.as_ref().map_or([None; 2], |whole| whole.ns.map(Some));
     let mut notes = Vec::new();
     for diagnosis in [a.0, b.0].iter().filter(|diagnosis| diagnosis.boots > 1) {

@@ -7,12 +7,13 @@ use crate::gate::{Group, Judged, Outcome, State};
 #[error("the document cannot be written: {0}")]
 pub struct Unwritable(pub(super) String);
 
-/// What a figure is as a test: figures that decide fail where their set-up does, the others
-/// explain.
+/// What a figure is as a test: figures that decide fail where their set-up does, and do not pass
+/// where that is unclear; the others explain.
 pub(super) fn result_of(group: &Group, row: &Judged) -> &'static str {
     match row.state {
         State::Regressed if row.decides && group.outcome == Outcome::Regressed => "FAIL",
         State::Regressed | State::Unconfirmed => "SKIP",
+        _ if row.decides && group.outcome == Outcome::Unclear => "SKIP",
         State::Same | State::Improved | State::Refuted => "PASS",
     }
 }

@@ -37,8 +37,13 @@ pub struct Group {
 impl Group {
     pub(super) fn of(evidence: &Evidence, rules: &Rules) -> Self {
         let first = &evidence.first;
-        let method = &Method::of(&first.clock).with(rules.bounds);
         let [a, b] = &first.sides;
+        let mut method = Method::of(&first.clock).with(rules.bounds);
+        if [a, b].iter().any(|side| &*side.system == "linux") {
+            // All that is known of its boot is from such stamps.
+            method.least_ns = method.least_ns.max(row::LEAST_STAMPED_NS);
+        }
+        let method = &method;
         let machine = a.machine.as_ref().or(b.machine.as_ref());
         let others = evidence.again.as_ref().map(initcalls::filled);
         let again = |row: &Row| {

@@ -173,6 +173,32 @@ mod tests {
         );
     }
 
+    /// A phase of a Linux is what is between two stamps in whole microseconds.
+    #[test]
+    fn on_the_instruction_clock_a_stamp_that_is_one_off_is_no_change() {
+        let of = |end_ns: u64| {
+            let run = Run::of(json!({
+                "schema": "firstlight.run/1", "kind": "boot", "clock": "instructions",
+                "source": {"kind": "linux", "command_line": "", "kernel": {"release": "6.1"}},
+                "machine": {"asked": {"board": "q35", "memory_bytes": 1 << 30, "nodes": 1, "cpus": 1}},
+                "milestones": {}, "log": [],
+                "phases": [
+                    {"name": "root file system", "start_ns": 0, "end_ns": end_ns},
+                    {"name": "initrd", "start_ns": end_ns, "end_ns": 9_000_000},
+                ],
+            }));
+            Folder {
+                runs: vec![run.unwrap()],
+                ..Folder::default()
+            }
+        };
+        assert_eq!(verdict(&of(187_000), &of(188_000)).verdict, Outcome::Pass);
+        assert_eq!(
+            verdict(&of(187_000), &of(189_000)).verdict,
+            Outcome::Regressed
+        );
+    }
+
     #[test]
     fn two_sets_of_runs_say_more_than_one() {
         assert!((both(0.01, 1.0) - 0.01).abs() < 1e-12);

@@ -1,7 +1,7 @@
 //! What is judged: [`Case`]. Set-ups of two folders are paired machine by machine; a set-up
 //! without a partner is named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Method, ends};
 use crate::compare::{Comparison, Unlike, compare};
@@ -63,6 +63,9 @@ impl Case {
             ..Self::default()
         };
         let (mut rest_a, mut rest_b) = (setups(&a.1.runs), setups(&b.1.runs));
+        let machines = |of: &Setups| of.keys().map(|setup| setup.machine.clone()).collect();
+        let (has_a, has_b): (BTreeSet<Machine>, BTreeSet<Machine>) =
+            (machines(&rest_a), machines(&rest_b));
         for parts in PARTS {
             for (of_a, of_b) in partners(&rest_a, &rest_b, parts) {
                 let (Some(runs_a), Some(runs_b)) = (rest_a.remove(&of_a), rest_b.remove(&of_b))
@@ -87,12 +90,15 @@ impl Case {
                 case.pairs.push(pair);
             }
         }
-        let alone = |setup: &Setup, runs: [usize; 2], other: &Setups, lacks: &str| {
+        let alone = |setup: &Setup, runs, other: &Setups, has: &BTreeSet<Machine>, lacks: &str| {
             let mut others = other.keys();
             let why = match others.any(|other| other.machine == setup.machine) {
                 true => format!(
                     "{lacks} has several set-ups of this machine: which is meant is not known"
                 ),
+                false if has.contains(&setup.machine) => {
+                    format!("{lacks}'s runs of this machine stand beside another set-up")
+                }
                 false => format!("{lacks} has no run of this machine"),
             };
             Missing {
@@ -104,11 +110,11 @@ impl Case {
         };
         for (setup, runs) in &rest_a {
             case.missing
-                .push(alone(setup, [runs.len(), 0], &rest_b, "B"));
+                .push(alone(setup, [runs.len(), 0], &rest_b, &has_b, "B"));
         }
         for (setup, runs) in &rest_b {
             case.missing
-                .push(alone(setup, [0, runs.len()], &rest_a, "A"));
+                .push(alone(setup, [0, runs.len()], &rest_a, &has_a, "A"));
         }
         Ok(case)
     }
@@ -316,6 +322,14 @@ mod tests {
         assert_eq!((pairs.len(), missing.len()), (1, 1));
         assert!(
             missing[0].starts_with("2 GiB") && missing[0].contains("B has no run"),
+            "{missing:?}"
+        );
+        let (_, missing) = case(
+            &[run("6.1", "", 1, 1), run("6.1", "quiet", 1, 1)],
+            &[run("6.1", "", 1, 1)],
+        );
+        assert!(
+            missing[0].contains("B's runs of this machine stand beside another set-up"),
             "{missing:?}"
         );
         // Which of three is meant?

@@ -113,15 +113,15 @@ pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> 
     })
 }
 
-/// Gaps move by this at least: each end is a stamp in whole microseconds, which may be one off.
-const LEAST_GAP_NS: u64 = 2000;
+/// What is between two stamps in whole microseconds moves by this at least: each may be one off.
+pub(super) const LEAST_STAMPED_NS: u64 = 2000;
 
 /// Which way a figure has moved, if it has.
 fn moved(row: &Row, method: &Method, alpha: f64) -> Option<State> {
     let (a, b) = sides(row)?;
     let mut method = *method;
     if row.kind.explains() {
-        method.least_ns = method.least_ns.max(LEAST_GAP_NS);
+        method.least_ns = method.least_ns.max(LEAST_STAMPED_NS);
     }
     differs(&a.ns, &b.ns, &method, alpha)
 }

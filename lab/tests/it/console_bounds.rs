@@ -117,6 +117,29 @@ fn last_words_after_a_power_cycle_do_not_hide_that_the_machine_is_dead() {
     assert_eq!((watched.boots.len(), watched.passed_over_lines), (1, 1));
 }
 
+/// What is cut is kept, and none of the boots that were requested.
+#[test]
+fn a_boot_that_the_end_of_the_console_cuts_is_not_the_last_of_those_requested() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = "[    0.000000] Linux version 6.1\n[    0.500000] smp: Bringing up\n";
+    fs::write(folder.path().join("cut"), format!("{BOOT}{cut}")).unwrap();
+    let request = Request {
+        console: Console::Path(folder.path().join("cut")),
+        baud: 115_200,
+        until: Vec::new(),
+        silence: Duration::from_secs(60),
+        runs: Some(2),
+        most_bytes: 4 << 30,
+        power_cycle: None,
+        cycle_limit: Duration::from_secs(60),
+        name: "boot".into(),
+    };
+    let store = Store::open(&folder.path().join("boots")).unwrap();
+    let watched = watch(&request, &store, &AtomicUsize::new(0), &mut Unwatched).unwrap();
+    assert_eq!((watched.ended, watched.boots.len()), (Ended::Closed, 2));
+    assert_eq!(watched.boots[1].notes, ["the pipe was closed"]);
+}
+
 #[test]
 fn lines_of_a_record_are_those_of_its_own_log() {
     let boot = "[    0.000000] Linux version 6.1\n[    0.100000] Command line: a\n\
