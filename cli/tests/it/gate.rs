@@ -187,6 +187,15 @@ fn on_the_wall_clock_half_of_the_runs_confirm_the_other_half() {
         junit.contains("<error") && junit.contains("errors=\"2\""),
         "{junit}"
     );
+    // Each of its tests stands alone elsewhere: none that decides has passed.
+    let kcidb = folders.path().join("kcidb.json");
+    let export = format!("kcidb={}", kcidb.display());
+    told(&["gate", &nine, &nine, "--export", &export]);
+    let kcidb = fs::read_to_string(kcidb).unwrap();
+    assert!(
+        kcidb.contains("firstlight.total") && !kcidb.contains("PASS"),
+        "{kcidb}"
+    );
 }
 
 /// A boot with a phase of each of `ms`, on the exact clock.
