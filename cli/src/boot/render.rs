@@ -6,7 +6,7 @@ use super::restart::restart;
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps, memory};
 use crate::text::{self, bytes, count, head, milliseconds, plural};
-use firstlight_lab::record::{Host, Marker, Phase, Record, Totals};
+use firstlight_lab::record::{From, Host, Marker, Phase, Record, Totals};
 use firstlight_lab::run::Run;
 use firstlight_lab::sweep::guest;
 
@@ -68,7 +68,7 @@ fn heading(page: &mut Page, record: &Record) {
     }
     page.styled(HEADING, &title);
     if let Some(host) = &record.host {
-        runs_on(page, host);
+        runs_on(page, host, record.time_base.from);
     }
     page.line(format!(
         "  clock    {}",
@@ -90,14 +90,15 @@ fn command(record: &Record) -> &'static str {
     }
 }
 
-fn runs_on(page: &mut Page, host: &Host) {
+fn runs_on(page: &mut Page, host: &Host, from: From) {
     let qemu = host.qemu_version.as_deref().unwrap_or("of no version");
     let reason = &host.accelerator_reason;
     page.line(format!(
         "  runs on  {}, QEMU {qemu}: {reason}",
         host.accelerator
     ));
-    if let Some(ns) = host.before_clock_ns {
+    // Of a boot that counts from power-on it is part of the times.
+    if let Some(ns) = host.before_clock_ns.filter(|_| from == From::Clock) {
         page.line(format!(
             "  hidden   {} ms of this host's clock before the guest's clock began",
             milliseconds(ns)
@@ -114,7 +115,9 @@ fn runs_on(page: &mut Page, host: &Host) {
 /// Whose clock it is, in words.
 fn aside(record: &Record) -> &'static str {
     match (&*record.source.kind, record.clock) {
-        ("linux", _) => "milliseconds by the kernel's own clock",
+        ("linux", _) if record.time_base.from == From::Clock => {
+            "milliseconds by the kernel's own clock"
+        }
         (_, "instructions") => "million instructions since the machine was started",
         _ => "milliseconds since the machine was started",
     }

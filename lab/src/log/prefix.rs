@@ -225,11 +225,17 @@ pub(super) fn is_filter(text: &str) -> bool {
             .any(|word| text.contains(word))
 }
 
+/// Where a command begins that was typed behind a prompt, at the latest.
+const MOST_PROMPT_BYTES: usize = 120;
+
 /// Whether `text` is a shell's prompt with a command that shows a log.
 pub(crate) fn is_prompt(text: &str) -> bool {
+    let mut begin = text.bytes().take(MOST_PROMPT_BYTES);
+    let Some(prompt) = begin.position(|byte| matches!(byte, b'$' | b'#')) else {
+        return false;
+    };
     let command = text.find("dmesg").or_else(|| text.find("journalctl"));
-    let prompt = text.find(['$', '#']);
-    matches!((prompt, command), (Some(prompt), Some(command)) if prompt < command && command < 120)
+    command.is_some_and(|command| prompt < command && command < MOST_PROMPT_BYTES)
 }
 
 #[cfg(test)]

@@ -44,7 +44,14 @@ impl<'a> Scan<'a> {
 
     /// Skips white space, then takes `literal` if it comes next.
     pub(super) fn eat(&mut self, literal: &str) -> bool {
-        let text = self.rest.trim_start();
+        // Most lines are told apart by their first letter.
+        let text = match self.rest.as_bytes().first() {
+            Some(b'!'..=b'~') => self.rest,
+            _ => self.rest.trim_start(),
+        };
+        if text.as_bytes().first() != literal.as_bytes().first() {
+            return false;
+        }
         match text.strip_prefix(literal) {
             Some(rest) => {
                 self.rest = rest;

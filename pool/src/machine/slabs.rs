@@ -266,9 +266,10 @@ impl Slabs {
     pub(super) fn zeroed(&mut self, id: SlabId, key: Key) -> bool {
         self.emptied(key, key.bytes);
         let draining = self.draining;
-        let class = self
-            .class(key)
-            .filter(|class| !draining && class.present() < class.wanted());
+        let is_kept = |class: &&mut Class| {
+            class.spec.trusted && !draining && class.present() < class.wanted()
+        };
+        let class = self.class(key).filter(is_kept);
         class.map(|class| class.clean.push(id)).is_some()
     }
 
@@ -278,6 +279,10 @@ impl Slabs {
         let (mut clean, mut filling) = (Vec::new(), Vec::new());
         for spec in specs {
             if let Some(class) = self.class_or_new(spec.key) {
+                if class.spec.trusted && !spec.trusted {
+                    // A former client may reach those that were zeroed in place.
+                    clean.extend(class.clean.drain(..).map(|id| (id, spec.key.bytes)));
+                }
                 class.spec = *spec;
                 let (mut excess, mut cancelled) = class.want(spec.wanted);
                 clean.append(&mut excess);

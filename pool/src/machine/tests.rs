@@ -114,6 +114,27 @@ fn classes_grow_and_shrink_at_run_time() {
     assert!(slabs.begin_fill(None, now).is_none());
 }
 
+/// A former client may have kept a descriptor or a pin of what was zeroed in place.
+#[test]
+fn a_class_that_is_trusted_no_more_keeps_no_slab_that_was_used() {
+    let trusted = Spec {
+        trusted: true,
+        ..spec(2)
+    };
+    let mut slabs = Slabs::new(true);
+    slabs.want(&[trusted]);
+    assert_eq!(fill_all(&mut slabs), 2);
+    let used = [(); 2].map(|()| taken(&mut slabs).unwrap());
+    assert!(slabs.came_back(used[0], key(BYTES)) && slabs.came_back(used[1], key(BYTES)));
+    assert!(slabs.zeroed(used[0], key(BYTES)));
+    let (clean, _) = slabs.want(&[spec(2)]);
+    assert_eq!(clean, [(used[0], BYTES)]);
+    // One that was being zeroed meanwhile.
+    assert!(!slabs.zeroed(used[1], key(BYTES)));
+    assert_eq!(slabs.rows()[0].clean_slabs, 0);
+    assert_eq!(fill_all(&mut slabs), 2);
+}
+
 #[test]
 fn what_cannot_be_filled_is_reported_and_tried_again_later() {
     let mut slabs = slabs(1);

@@ -18,6 +18,7 @@ use crate::machine::ConnectionId;
 use crate::os::peer::Peer;
 use crate::protocol::packet::{self, PacketError};
 use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -135,7 +136,8 @@ impl Connections {
         others >= self.for_others() || self.of_user(peer.user) >= self.limits.connections_per_user
     }
 
-    /// The connection to close so that `peer` gets one: of the user that has most.
+    /// The connection to close so that `peer` gets one: of the user that has most, and has one that
+    /// no request is being worked on.
     pub(super) fn to_give_up(&self, peer: &Peer, standing: Standing) -> Option<ConnectionId> {
         let mine = self.of_user(peer.user);
         if standing == Standing::Owner
@@ -144,12 +146,16 @@ impl Connections {
         {
             return None;
         }
-        let (most, count) = self.by_user.iter().max_by_key(|(_, count)| **count)?;
-        let of_user = self.open.iter().filter(|(_, open)| {
-            open.peer.user == *most && open.standing != Standing::Owner && !open.is_served()
-        });
-        let idlest = of_user.min_by_key(|(_, open)| open.heard);
-        idlest.filter(|_| *count > mine + 1).map(|(id, _)| *id)
+        let with_more = |open: &Connection| {
+            let count = *self.by_user.get(&open.peer.user)?;
+            (open.standing != Standing::Owner && !open.working && count > mine + 1).then_some(count)
+        };
+        // Of the largest user the idlest, one that leaves its reply unread last.
+        let open = self.open.iter();
+        let closable = open.filter_map(|(id, open)| Some((with_more(open)?, *id, open)));
+        let idlest = closable
+            .min_by_key(|(count, _, open)| (Reverse(*count), open.unsent.is_some(), open.heard));
+        idlest.map(|(_, id, _)| id)
     }
 
     /// Takes a new connection in, or says that there are too many and closes it. Out of descriptors,

@@ -170,6 +170,36 @@ fn users_with_all_connections_keep_out_neither_root_nor_another_user() {
     drop(open);
 }
 
+/// Users whose connections all have a reply that they leave unread keep no other out.
+#[test]
+fn a_connection_with_an_unread_reply_gives_way_to_another_user() {
+    let Some(daemon) = pool("connections = 32, connections_per_user = 16, unread_s = 600") else {
+        return;
+    };
+    let ask = Request::Status(StatusQuery::default()).encode().unwrap();
+    let open: Vec<_> = TENANTS[..2]
+        .iter()
+        .flat_map(|uid| idle(&daemon, *uid, 15))
+        .collect();
+    for end in &open {
+        rustix::io::ioctl_fionbio(end, true).unwrap();
+    }
+    // Until the daemon's answers fill one way, and requests the other.
+    until("none takes more", || {
+        let sent = open
+            .iter()
+            .filter(|end| packet::send(end, &ask, &[]).is_ok());
+        sent.count() == 0
+    });
+    let socket = daemon.socket();
+    until("another user is served", || {
+        another_user(LATE_TENANT, || {
+            Client::connect(&socket).and_then(|mut pool| pool.status())
+        })
+        .is_ok()
+    });
+}
+
 #[test]
 fn an_idle_connection_is_closed_unless_it_holds_a_lease() {
     let Some(daemon) = pool("idle_s = 1") else {
