@@ -9,7 +9,7 @@ use super::events::Events;
 use super::keeper::Keeper;
 use super::refills::Refills;
 use super::workers::{Ticket, Workers};
-use crate::fill::{Job, Tenure, Work};
+use crate::fill::{Job, Tenure, Work, Worker};
 use crate::lease::journal::Journal;
 use crate::lease::{LeasePipe, Pipes, Serial};
 use crate::machine::{
@@ -231,7 +231,11 @@ impl Pool {
                     end: bytes,
                     deadline: Some(deadline),
                 };
-                let error = self.grow(slab, key.node, bytes, fill).err()?.to_string();
+                // Before the file is touched: without a thread the slab is clean as before.
+                let Ok(worker) = self.workers.prompt(key.node) else {
+                    return Some(Event::NotGrown { slab, error: None });
+                };
+                let error = self.grow(slab, bytes, fill, &worker).err()?.to_string();
                 self.is_done(slab);
                 let error = Some(error);
                 return Some(Event::NotGrown { slab, error });
@@ -372,10 +376,15 @@ impl Pool {
         })
     }
 
-    fn grow(&mut self, slab: SlabId, node: Option<u32>, bytes: u64, fill: Work) -> io::Result<()> {
+    fn grow(
+        &mut self,
+        slab: SlabId,
+        bytes: u64,
+        fill: Work,
+        worker: &Worker<Ticket>,
+    ) -> io::Result<()> {
         let file = self.files.get_mut(slab)?;
         file.grow(bytes)?;
-        let worker = self.workers.prompt(node)?;
         let job = Job::new(Ticket::TopUp(slab), file.file(), fill);
         self.begin(slab, &job);
         worker
