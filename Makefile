@@ -85,9 +85,8 @@ test-workspace: setup
 	@scripts/setup.sh debian dosfstools gdisk || echo "firstlight: sticks are not looked at by fsck.fat and sgdisk" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@scripts/setup.sh tool cargo-nextest || echo "firstlight: without cargo-nextest the tests of a crate run after those of another" >&2
-	@# Some tests wait for the clock: one more than there are processors keeps these busy.
 	@if command -v cargo-nextest >/dev/null; then \
-	    scripts/boots/kept.sh cargo nextest run --workspace --test-threads $$(($$(nproc) + 1)) $(if $(CI),--profile ci); \
+	    scripts/boots/kept.sh cargo nextest run --workspace $(if $(CI),--profile ci); \
 	else \
 	    scripts/boots/kept.sh cargo test --quiet --workspace --lib --bins --tests; \
 	fi
