@@ -179,6 +179,9 @@ impl Life {
             inode.pin_bytes = 2 * M;
         } else if draws && !held.has_pipe && free >= 2 * M && inode.held_bytes < inode.key.bytes {
             inode.held_bytes += 2 * M;
+            if pins && !inode.is_memfd {
+                inode.pin_bytes = 2 * M;
+            }
         } else if !held.has_pipe {
             // The transfer is over.
             inode.pin_bytes = 0;
