@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 ///
 /// A and B are folders of records, or quoted options of `boot`, records or logs as for
 /// `compare`; A alone is what `compare --json` printed. The whole boot decides where it has
-/// moved, else its parts do; gaps and services explain. On the instruction clock one run each is exact. On
-/// the wall clock a figure has moved if p < 0.01, by 5 % or more, and if other runs say so
+/// moved, else its parts do; gaps and services explain. On the instruction clock one run each is
+/// exact. On the wall clock a figure has moved if p < 0.01, by 5 % or more, and if other runs say so
 /// too: boots made again, or the other half of 20 runs a side. What is missing, failed, left out
 /// or not confirmed is named and is no pass.
 #[derive(Args)]

@@ -18,17 +18,18 @@ const BOOT: &str = "[    0.000000] Linux version 6.1\n[    0.500000] smp: Bringi
 
 /// What `request` hears of `text` on a pipe that stays open.
 fn heard(folder: &Path, text: String, request: impl Fn(Request) -> Request) -> Watched {
-    let writes = move |writer: &mut File| {
+    let writes = move |mut writer: File| {
         // Nobody reads any more once it has ended.
         let _ = writer.write_all(text.as_bytes());
+        Some(writer)
     };
     heard_of(folder, writes, request)
 }
 
-/// What `request` hears of what is written to a pipe that stays open.
+/// What `request` hears of what is written to a pipe, which stays open if its end is returned.
 fn heard_of(
     folder: &Path,
-    writes: impl FnOnce(&mut File) + Send + 'static,
+    writes: impl FnOnce(File) -> Option<File> + Send + 'static,
     request: impl Fn(Request) -> Request,
 ) -> Watched {
     let pipe = folder.join("console");
@@ -46,9 +47,8 @@ fn heard_of(
         name: "boot".into(),
     });
     let writing = thread::spawn(move || {
-        let mut writer = File::options().write(true).open(pipe).unwrap();
-        writes(&mut writer);
-        writer
+        let writer = File::options().write(true).open(pipe).unwrap();
+        writes(writer)
     });
     let store = Store::open(&folder.join("boots")).unwrap();
     let watched = watch(&request, &store, &AtomicUsize::new(0), &mut Unwatched).unwrap();
@@ -97,7 +97,7 @@ fn last_words_after_a_power_cycle_do_not_hide_that_the_machine_is_dead() {
     let folder = tempfile::tempdir().unwrap();
     let cycled = folder.path().join("cycled");
     let signal = cycled.clone();
-    let writes = move |writer: &mut File| {
+    let writes = move |mut writer: File| {
         writer.write_all(BOOT.as_bytes()).unwrap();
         while !signal.exists() {
             thread::yield_now();
@@ -106,6 +106,7 @@ fn last_words_after_a_power_cycle_do_not_hide_that_the_machine_is_dead() {
         thread::sleep(Duration::from_millis(300));
         let words = b"[    1.100000] kvm: exiting hardware virtualization\n";
         let _ = writer.write_all(words);
+        Some(writer)
     };
     let watched = heard_of(folder.path(), writes, |request| Request {
         runs: Some(2),
@@ -121,26 +122,15 @@ fn last_words_after_a_power_cycle_do_not_hide_that_the_machine_is_dead() {
 #[test]
 fn a_boot_that_the_end_of_the_console_cuts_is_not_the_last_of_those_requested() {
     let folder = tempfile::tempdir().unwrap();
-    let cut = "[    0.000000] Linux version 6.1\n[    0.500000] smp: Bringing up\n";
-    let pipe = folder.path().join("cut");
-    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
-    assert!(made.success());
-    let console = Console::Path(pipe.clone());
-    let writing = thread::spawn(move || fs::write(pipe, format!("{BOOT}{cut}")).unwrap());
-    let request = Request {
-        console,
-        baud: 115_200,
-        until: Vec::new(),
-        silence: Duration::from_secs(60),
-        runs: Some(2),
-        most_bytes: 4 << 30,
-        power_cycle: None,
-        cycle_limit: Duration::from_secs(60),
-        name: "boot".into(),
+    let writes = |mut writer: File| {
+        let cut = "[    0.000000] Linux version 6.1\n[    0.500000] smp: Bringing up\n";
+        writer.write_all(format!("{BOOT}{cut}").as_bytes()).unwrap();
+        None
     };
-    let store = Store::open(&folder.path().join("boots")).unwrap();
-    let watched = watch(&request, &store, &AtomicUsize::new(0), &mut Unwatched).unwrap();
-    writing.join().unwrap();
+    let watched = heard_of(folder.path(), writes, |request| Request {
+        runs: Some(2),
+        ..request
+    });
     assert_eq!((watched.ended, watched.boots.len()), (Ended::Closed, 2));
     let notes = watched.boots[1].notes.join("\n");
     assert!(notes.contains("cut: the pipe was closed"), "{notes}");

@@ -3,7 +3,6 @@
 
 use super::kit::{Daemon, is_root, take, until};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{IoSlice, writev};
 use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags, mmap_anonymous, userfaultfd};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::{self, JoinHandle};
@@ -32,26 +31,21 @@ impl Held {
             let access = ProtFlags::READ | ProtFlags::WRITE;
             mmap_anonymous(std::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE).unwrap()
         };
+        let page = page.expose_provenance();
         let mut api = [API_VERSION, 0, 0];
-        let mut register = [
-            page.expose_provenance() as u64,
-            PAGE as u64,
-            MODE_MISSING,
-            0,
-        ];
+        let mut register = [page as u64, PAGE as u64, MODE_MISSING, 0];
         // SAFETY: the kernel reads and writes as much as the structures of both calls have.
         unsafe {
             let descriptor = memory.as_raw_fd();
             assert_eq!(libc::ioctl(descriptor, API, api.as_mut_ptr()), 0);
             assert_eq!(libc::ioctl(descriptor, REGISTER, register.as_mut_ptr()), 0);
         }
-        let page = page.expose_provenance();
         let writer = thread::spawn(move || {
             let page = std::ptr::with_exposed_provenance::<u8>(page);
             // SAFETY: a page of this process for as long as it lives.
             let page = unsafe { std::slice::from_raw_parts(page, PAGE) };
             // Refused once nobody reads any more.
-            let _ = writev(&pipe, &[IoSlice::new(page)]);
+            let _ = rustix::io::write(&pipe, page);
         });
         let held = Self {
             memory: Some(memory),
