@@ -114,6 +114,41 @@ MISTAKES = {
         "if !self.measured.as_ref().is_none_or(stands_still) {",
         "let _ = stands_still;\n        if self.measured.is_some() {",
     ),
+    "of several limits one is charged": (
+        "pool/src/lease/quota.rs",
+        "let accounts: Vec<_> = limits.into_iter().map(",
+        "let accounts: Vec<_> = limits.into_iter().take(1).map(",
+    ),
+    "a subordinate user counts for itself": (
+        "pool/src/lease/quota.rs",
+        "account: Account::Member(peer.user),",
+        "account: Account::Member(peer.uid),",
+    ),
+    "slabs below the floor go while memory is short": (
+        MACHINE + "slabs.rs",
+        "(class.clean.len() > floor)",
+        "(class.clean.len() >= floor)",
+    ),
+    "a stopped daemon leaves nothing": (
+        MACHINE + "mod.rs",
+        "            if keep {\n",
+        "            if keep && false {\n",
+    ),
+    "one node is filled at a time": (
+        MACHINE + "mod.rs",
+        "if self.fills.contains_key(&node) {",
+        "if !self.fills.is_empty() {",
+    ),
+    "a client gets another node's memory": (
+        MACHINE + "choose.rs",
+        "(wanted, here) => wanted == here,",
+        "_ => true,",
+    ),
+    "a status names leases that its reader may not end": (
+        MACHINE + "leases.rs",
+        "let name = viewer.may_end(lease).then(|| self.id(serial));",
+        "let name = Some(self.id(serial));",
+    ),
 }
 
 

@@ -1,6 +1,8 @@
 //! What each user is to be charged, counted without the machine: everything that left, until no
 //! process can reach it and as many slabs of its class have become clean as came back before.
 
+use crate::lease::Serial;
+use crate::lease::quota::Account;
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::BTreeMap;
@@ -8,7 +10,7 @@ use std::collections::BTreeMap;
 /// Something that is charged.
 #[derive(Debug, Clone)]
 struct Entry {
-    user: u32,
+    accounts: Vec<Account>,
     key: Key,
     bytes: u64,
     /// Its place among the returns of its class.
@@ -29,15 +31,20 @@ pub(super) struct Books {
     settled_by: BTreeMap<Key, Class>,
     /// Out of reach, and not replaced yet.
     owed: Vec<Entry>,
-    /// Bytes that each user was given of a class since a slab of it last became clean.
-    since_clean: BTreeMap<(u32, Key), u64>,
+    /// Bytes that were given on each account of a class since a slab of it last became clean.
+    since_clean: BTreeMap<(Account, Key), u64>,
+    /// What each lease is charged to, as no daemon may forget.
+    leases: BTreeMap<Serial, Vec<Account>>,
 }
 
 impl Books {
-    /// A slab is taken out for a user that has a limit.
-    pub(super) fn took(&mut self, slab: SlabId, user: u32, key: Key, bytes: u64) {
+    /// A slab is taken out for a user that has limits.
+    pub(super) fn took(&mut self, slab: SlabId, accounts: Vec<Account>, key: Key, bytes: u64) {
+        if accounts.is_empty() {
+            return;
+        }
         let entry = Entry {
-            user,
+            accounts,
             key,
             bytes,
             returned: None,
@@ -47,10 +54,24 @@ impl Books {
 
     /// A user has its slab.
     pub(super) fn gave(&mut self, slab: SlabId) {
-        if let Some(entry) = self.entries.get(&slab) {
-            let since = self.since_clean.entry((entry.user, entry.key)).or_default();
-            *since += entry.bytes;
+        let Some(entry) = self.entries.get(&slab) else {
+            return;
+        };
+        for account in &entry.accounts {
+            let since = self.since_clean.entry((account.clone(), entry.key));
+            *since.or_default() += entry.bytes;
         }
+    }
+
+    /// A lease begins.
+    pub(super) fn begins(&mut self, serial: Serial, accounts: Vec<Account>) {
+        self.leases.insert(serial, accounts);
+    }
+
+    /// A lease of an earlier daemon is found again.
+    pub(super) fn found(&mut self, serial: Serial, slab: SlabId, key: Key, bytes: u64) {
+        let accounts = self.leases.get(&serial).cloned();
+        self.took(slab, accounts.unwrap_or_default(), key, bytes);
     }
 
     /// Whether a slab is known to be out.
@@ -120,19 +141,19 @@ impl Books {
         });
     }
 
-    /// What a user is to be charged.
-    pub(super) fn charged(&self, user: u32) -> u64 {
+    /// What is to be charged to an account.
+    pub(super) fn charged(&self, account: &Account) -> u64 {
         let held = self.entries.values().chain(&self.owed);
-        held.filter(|entry| entry.user == user)
+        held.filter(|entry| entry.accounts.contains(account))
             .map(|entry| entry.bytes)
             .sum()
     }
 
-    /// What a user was given since slabs last became clean.
-    pub(super) fn since_clean(&self, user: u32) -> u64 {
+    /// What was given on an account since slabs last became clean.
+    pub(super) fn since_clean(&self, account: &Account) -> u64 {
         let since = self.since_clean.iter();
         since
-            .filter(|((given, _), _)| *given == user)
+            .filter(|((given, _), _)| given == account)
             .map(|(_, bytes)| bytes)
             .sum()
     }

@@ -1,8 +1,7 @@
 //! What is true after each step.
 
-use super::life::{Life, QUOTA_USERS, Task};
+use super::life::{Life, Task};
 use super::world::{ClientId, Mark};
-use crate::lease::quota::Account;
 use std::collections::BTreeSet;
 
 impl Life {
@@ -92,18 +91,17 @@ impl Life {
 
     fn charges_are_what_is_held_or_owed(&self) {
         let core = &self.machine.core;
-        for user in QUOTA_USERS {
-            let used = core.ledger.used(&Account::Uid(user));
-            let charged = self.books.charged(user);
+        for (account, most) in &self.quotas {
+            let used = core.ledger.used(account);
+            let charged = self.books.charged(account);
             assert_eq!(
                 used, charged,
-                "user {user}: charged, and what it holds or owes"
+                "{account}: charged, and what it holds or owes"
             );
             if !self.quotas_changed {
-                let most = self.quota(user);
-                assert!(used <= most, "user {user} has {used} of {most}");
-                let since = self.books.since_clean(user);
-                assert!(since <= most, "user {user} used up {since} of {most}");
+                assert!(used <= *most, "{account} has {used} of {most}");
+                let since = self.books.since_clean(account);
+                assert!(since <= *most, "{account} used up {since} of {most}");
             }
         }
         // What a client has pinned or keeps open is charged, as long as the daemon has its file.
@@ -113,11 +111,12 @@ impl Life {
                 continue;
             };
             let reaches = inode.stray_bytes > 0 || !inode.holders.is_empty();
-            if reaches && let Some(user) = self.limited_user_of(*client) {
-                assert!(
-                    self.books.charged(user) >= inode.key.bytes.min(inode.bytes.max(1)),
-                    "{slab}"
-                );
+            let accounts = self.accounts_of(*client);
+            if reaches && !accounts.is_empty() {
+                for account in accounts {
+                    let least = inode.key.bytes.min(inode.bytes.max(1));
+                    assert!(self.books.charged(&account) >= least, "{slab}: {account}");
+                }
                 let is_known = core.leases.iter().any(|(_, lease)| lease.slab == *slab)
                     || self.machine.returns.slabs().any(|known| known == *slab);
                 assert!(is_known, "{slab} can be reached, and is forgotten");
@@ -131,7 +130,7 @@ impl Life {
         if self.world.has_lost {
             return;
         }
-        let is_charged = |client: &ClientId| self.limited_user_of(*client).is_some();
+        let is_charged = |client: &ClientId| !self.accounts_of(*client).is_empty();
         // Those of leases, and those that are being emptied, are charged in any case.
         let jobs = self
             .jobs
@@ -201,22 +200,24 @@ impl Life {
     /// All clients are gone, and the daemon has had time: everything is as it was.
     pub(super) fn check_rest(&self) {
         let core = &self.machine.core;
-        for user in QUOTA_USERS {
-            let used = core.ledger.used(&Account::Uid(user));
-            assert_eq!(used, 0, "user {user} is gone and charged");
+        for account in self.quotas.keys() {
+            let used = core.ledger.used(account);
+            assert_eq!(
+                used, 0,
+                "all clients of {account} are gone, and it is charged"
+            );
         }
         for row in core.slabs.rows() {
             assert_eq!(row.clean_slabs, row.wanted_slabs, "{row:?}");
             assert_eq!(row.dirty_bytes, 0, "{row:?}");
         }
-        let clean: u64 = core.slabs.clean().map(|(_, key)| key.bytes).sum();
-        let free = self.world.free_bytes();
         let all = (&self.world, &self.jobs, &self.machine.returns);
-        assert_eq!(
-            free + clean,
-            self.world.total_bytes,
-            "pages are lost: {all:?}"
-        );
+        for (node, pages) in &self.world.pages {
+            let clean = core.slabs.clean().filter(|(_, key)| key.node == *node);
+            let clean: u64 = clean.map(|(_, key)| key.bytes).sum();
+            let free = self.world.free_bytes(*node);
+            assert_eq!(free + clean, pages.total_bytes, "pages are lost: {all:?}");
+        }
         assert!(self.world.records.is_empty(), "{:?}", self.world.records);
         assert!(self.world.pipes.is_empty(), "{:?}", self.world.pipes);
         assert!(

@@ -1,11 +1,10 @@
 //! The daemon as far as it is not the machine: actions are carried out on the world, and workers
 //! do their work.
 
-use super::life::{Faults, Held, Job, Life, Task};
-use super::world::Mark;
+use super::life::{Faults, Held, Job, Life, M, Task};
+use super::world::{InodeId, Mark};
 use crate::lease::Serial;
 use crate::machine::{Action, Allocation, Event, Step};
-use crate::protocol::Reply;
 use crate::store::slab::SlabId;
 use std::collections::VecDeque;
 
@@ -48,19 +47,19 @@ impl Life {
     }
 
     fn took(&mut self, slab: SlabId, to: u64, bytes: u64) {
-        let client = self.pending.get(&to).copied();
-        let user = client.and_then(|client| self.limited_user_of(client));
+        let pending = self.pending.get(&to);
+        let accounts = pending.map(|pending| pending.user.accounts());
         let key = self.world.inode(slab).map(|inode| inode.key);
-        if let (Some(user), Some(key)) = (user, key) {
-            self.books.took(slab, user, key, bytes);
+        if let (Some(accounts), Some(key)) = (accounts, key) {
+            self.books.took(slab, accounts, key, bytes);
         }
     }
 
     fn act(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Reply { to, reply } => {
-                if let Some(client) = self.pending.remove(&to) {
-                    self.hears(client, &reply);
+                if let Some(pending) = self.pending.remove(&to) {
+                    self.hears(to, &pending, &reply);
                 }
             }
             Action::Allocate(allocation) => return self.allocate(&allocation),
@@ -72,7 +71,7 @@ impl Life {
             } => {
                 let to = self.machine.takes.connection(slab)?;
                 self.took(slab, to, bytes);
-                if self.world.free_bytes() < bytes - key.bytes {
+                if self.world.free_bytes(key.node) < bytes - key.bytes {
                     self.books.untook(slab);
                     return Some(Event::NotGrown { slab, error: None });
                 }
@@ -93,7 +92,7 @@ impl Life {
                 spec,
                 needs_space,
             } => {
-                let lacks = needs_space && self.world.free_bytes() < spec.key.bytes;
+                let lacks = needs_space && self.world.free_bytes(spec.key.node) < spec.key.bytes;
                 if lacks || self.now_and_then(Faults::STEPS, 20) {
                     return Some(Event::Filled {
                         slab,
@@ -110,7 +109,9 @@ impl Life {
                 jobs.for_each(|job| job.is_cancelled = true);
             }
             Action::Prepare { from, spec, .. } => {
-                let spec = Ok(spec);
+                self.was_refused = self.now_and_then(Faults::STEPS, 6);
+                let refused = self.was_refused.then(|| "no mount".to_owned());
+                let spec = refused.map_or(Ok(spec), Err);
                 return Some(Event::Prepared { from, spec });
             }
             other => self.take_back(other),
@@ -176,19 +177,15 @@ impl Life {
         }
     }
 
-    fn hears(&mut self, client: u64, reply: &Reply) {
-        if let Reply::Refused(refusal) = reply {
-            assert!(!refusal.message.is_empty());
-        }
-        let _ = client;
-    }
-
     /// The steps of an allocation, up to the first that fails, or to where the daemon is killed.
     fn allocate(&mut self, allocation: &Allocation) -> Option<Event> {
         let (slab, serial) = (allocation.slab, allocation.record.serial);
         if self.books_lack(slab) {
             self.took(slab, allocation.to, allocation.record.bytes);
         }
+        let pending = self.pending.get(&allocation.to);
+        let accounts = pending.map(|pending| pending.user.accounts());
+        self.books.begins(serial, accounts.unwrap_or_default());
         for step in Allocation::STEPS {
             if self.now_and_then(Faults::KILLED_BETWEEN, 60) {
                 self.is_killed = true;
@@ -256,7 +253,8 @@ impl Life {
     /// The memory leaves: nothing of it may have been forgotten.
     fn send(&mut self, allocation: &Allocation) -> Option<Event> {
         let (slab, serial, to) = (allocation.slab, allocation.record.serial, allocation.to);
-        let client = self.pending.remove(&to);
+        let pending = self.pending.remove(&to);
+        let client = pending.as_ref().map(|pending| pending.client);
         let place = self.clients.iter().position(|one| Some(one.id) == client);
         let Some(place) = place.filter(|place| self.clients[*place].connection == Some(to)) else {
             // It hung up before: the reply does not get through.
@@ -264,6 +262,9 @@ impl Life {
             return Some(Event::PipeClosed(serial));
         };
         let id = self.clients[place].id;
+        if let Some(pending) = &pending {
+            self.is_what_was_requested(pending, &allocation.reply);
+        }
         assert!(
             self.world.journal.contains_key(&serial),
             "lease {serial} is in no journal"
@@ -301,11 +302,15 @@ impl Life {
 
     /// A worker is done with what it had to do, or failed.
     pub(super) fn job_is_done(&mut self, at: usize) {
-        let job = self.jobs.remove(at);
+        let job = self.jobs[at];
         let slab = job.slab;
         let Some(id) = self.world.files.get(&slab).copied() else {
             panic!("{job:?} is for a file that is closed");
         };
+        if self.is_interrupted(&job, id) {
+            return;
+        }
+        self.jobs.remove(at);
         let event = match job.task {
             Task::Fill | Task::TopUp(..) => return self.is_filled(job),
             Task::Empty(before) => {
@@ -330,15 +335,42 @@ impl Life {
         self.happens(event);
     }
 
+    /// A part of the work is done when a signal comes, or there is nothing to be done for now.
+    fn is_interrupted(&mut self, job: &Job, id: InodeId) -> bool {
+        let is_interrupted = self.now_and_then(Faults::INTERRUPTED, 8);
+        let waits = job.task == Task::Fill && !job.is_cancelled && !self.fills_now();
+        match job.task {
+            // It may have been past where it waits.
+            Task::Fill if waits && self.random.below(4) > 0 => true,
+            Task::Fill | Task::TopUp(..) if is_interrupted => {
+                let node = self.world.inodes[&id].key.node;
+                let free = self.world.free_bytes(node);
+                let is_late = matches!(job.task, Task::TopUp(_, until) if until < self.clock());
+                let goes_on = !job.is_cancelled && !is_late && free >= 2 * M;
+                if let Some(inode) = self.world.inodes.get_mut(&id).filter(|_| goes_on) {
+                    inode.held_bytes += (inode.bytes - inode.held_bytes).min(2 * M);
+                }
+                goes_on
+            }
+            Task::Empty(_) | Task::EmptyAgain | Task::Discard if is_interrupted => {
+                self.world.empty_a_part(id)
+            }
+            _ => false,
+        }
+    }
+
     fn is_filled(&mut self, job: Job) {
         let slab = job.slab;
         let is_late = matches!(job.task, Task::TopUp(_, until) if until < self.clock());
         let fails = self.now_and_then(Faults::NO_PAGES, 12);
-        let free = self.world.free_bytes();
         let is_fill = job.task == Task::Fill;
         // It may have been too late for that.
         let ends = job.is_cancelled && (!is_fill || self.random.below(2) == 0);
-        let Some(inode) = self.world.inode(slab) else {
+        let Some(id) = self.world.files.get(&slab).copied() else {
+            return;
+        };
+        let free = self.world.free_bytes(self.world.inodes[&id].key.node);
+        let Some(inode) = self.world.inodes.get_mut(&id) else {
             return;
         };
         let lacks = inode.bytes - inode.held_bytes;

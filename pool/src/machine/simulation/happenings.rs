@@ -1,9 +1,12 @@
 //! What happens in a life: what clients, workers, other processes and the owner do.
 
-use super::life::{Faults, Job, Life, M, Task, rules};
+use super::life::{Faults, Job, Life, M, Pending, Task};
+use super::users::{ROOT, rules};
+use super::world::{InodeId, Mark};
 use crate::machine::{ConnectionId, Event, Reach, Seen, Spec};
-use crate::protocol::{FillChange, Give, PageSize, Request, Resize, StatusQuery, Take};
+use crate::protocol::{FillChange, Give, PageSize, PoolRow, Request, Resize, StatusQuery, Take};
 use crate::store::slab::SlabId;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Life {
@@ -19,8 +22,18 @@ impl Life {
     }
 
     pub(super) fn request(&mut self, client: usize, from: ConnectionId, request: Request) {
-        self.pending.insert(from, self.clients[client].id);
-        let peer = Self::peer(self.clients[client].uid);
+        let take = match &request {
+            Request::Take(take) => Some(take.clone()),
+            _ => None,
+        };
+        let pending = Pending {
+            client: self.clients[client].id,
+            user: self.clients[client].user,
+            was_ready: take.as_ref().is_some_and(|take| self.is_ready(take)),
+            take,
+        };
+        let peer = pending.user.peer();
+        self.pending.insert(from, pending);
         self.happens(Event::Request {
             from,
             peer,
@@ -42,9 +55,10 @@ impl Life {
                     Some(PageSize::Huge),
                     Some(PageSize::Transparent),
                 ];
+                let nodes = [None, None, Some(0), Some(1)];
                 let take = Take {
                     bytes: bytes[self.random.below(bytes.len())],
-                    node: None,
+                    node: nodes[self.random.below(nodes.len())],
                     page: pages[self.random.below(pages.len())],
                     max_topup_ms: ms[self.random.below(ms.len())],
                     topup_if_faster: false,
@@ -65,9 +79,10 @@ impl Life {
             return;
         };
         let held = self.clients[other].leases[at].clone();
-        let may = self.clients[client].uid == 0 || held.connection == Some(from);
+        let user = self.clients[client].user;
+        let may = user.is_root() || held.connection == Some(from);
         let lasted = self.machine.leases().get(held.serial).is_some();
-        let is_member = self.clients[client].uid != 1003;
+        let is_member = user.is_client();
         if lasted && may && is_member {
             self.ends(held.serial);
             self.given.insert(held.serial);
@@ -168,7 +183,12 @@ impl Life {
             return;
         };
         let held = self.clients[client].leases[at].clone();
-        let free = self.world.free_bytes();
+        let node = self
+            .world
+            .inodes
+            .get(&held.inode)
+            .map(|inode| inode.key.node);
+        let free = node.map_or(0, |node| self.world.free_bytes(node));
         let pins = self.random.below(2) == 0;
         let draws = self.random.below(3) > 0;
         let Some(inode) = self.world.inodes.get_mut(&held.inode) else {
@@ -191,12 +211,56 @@ impl Life {
 
     pub(super) fn other_processes_take_pages(&mut self) {
         let takes = self.now_and_then(Faults::NO_PAGES, 2);
-        let free = self.world.free_bytes();
-        self.world.other_bytes = if takes {
-            self.world.other_bytes + free
-        } else {
-            0
-        };
+        let nodes: Vec<_> = self.world.pages.keys().copied().collect();
+        let node = nodes[self.random.below(nodes.len())];
+        let free = self.world.free_bytes(node);
+        if let Some(pages) = self.world.pages.get_mut(&node) {
+            pages.other_bytes = if takes { pages.other_bytes + free } else { 0 };
+        }
+    }
+
+    pub(super) fn pressure_changes(&mut self) {
+        self.is_short = self.now_and_then(Faults::PRESSURE, 2);
+    }
+
+    /// The daemon ends as it should; what is clean goes back, or is left for the next one.
+    pub(super) fn the_daemon_is_stopped(&mut self) {
+        if !self.now_and_then(Faults::STOPPED, 1) {
+            return;
+        }
+        let keep = self.random.below(2) == 0;
+        let slabs: Vec<_> = self.machine.core.slabs.clean().collect();
+        let clean: Vec<_> = slabs
+            .iter()
+            .filter_map(|(slab, _)| self.world.files.get(slab).copied())
+            .collect();
+        let seen = self.seen();
+        self.happens(Event::Stop { keep, seen });
+        if self.is_killed {
+            return;
+        }
+        assert!(self.machine.core.slabs.clean().next().is_none());
+        for (slab, _) in slabs {
+            let has_file = self.world.files.contains_key(&slab);
+            assert!(
+                !has_file,
+                "{slab} was clean, and is neither left nor closed"
+            );
+        }
+        self.is_killed = true;
+        if keep && self.world.has_manager {
+            // One that was zeroed in place keeps its mark, and goes with the daemon.
+            let inodes = &self.world.inodes;
+            let is_marked =
+                |id: &&InodeId| inodes.get(id).is_some_and(|one| one.mark == Mark::Clean);
+            self.left.extend(clean.iter().filter(is_marked));
+            return;
+        }
+        for id in clean.iter().filter(|_| !keep) {
+            let inode = self.world.inodes.get(id);
+            let is_gone = inode.is_none_or(|one| one.held_bytes == 0 && one.name.is_none());
+            assert!(is_gone, "{inode:?} stays, and nothing keeps it");
+        }
     }
 
     pub(super) fn configured(&self, specs: &[Spec]) -> Event {
@@ -211,10 +275,16 @@ impl Life {
     fn as_owner(&mut self, request: Request) {
         self.next_connection += 1;
         let from = self.next_connection;
-        self.pending.insert(from, 0);
+        let pending = Pending {
+            client: 0,
+            user: &ROOT,
+            take: None,
+            was_ready: false,
+        };
+        self.pending.insert(from, pending);
         self.happens(Event::Request {
             from,
-            peer: Self::peer(0),
+            peer: ROOT.peer(),
             request,
         });
     }
@@ -238,19 +308,26 @@ impl Life {
             0..3 => {
                 let slabs = u32::try_from(self.random.below(6)).unwrap_or(0);
                 self.wanted(slabs);
+                let node = self.nodes[self.random.below(self.nodes.len())];
+                let before = self.machine.core.slabs.specs();
+                self.was_refused = false;
                 self.as_owner(Request::Resize(Resize {
                     page: PageSize::Huge,
-                    node: None,
+                    node,
                     size_class_bytes: 4 * M,
                     slabs,
                 }));
+                let after = self.machine.core.slabs.specs();
+                assert!(!self.was_refused || before == after, "{before:?} {after:?}");
             }
             3..5 => self.turn_filling(true),
             5 => self.turn_filling(false),
             6 => {
                 let bytes = (1 + self.random.below(6) as u64) * 2 * M;
-                let changed = bytes < self.quota(1000);
-                self.quotas.insert(1000, bytes);
+                let accounts: Vec<_> = self.quotas.keys().cloned().collect();
+                let account = accounts[self.random.below(accounts.len())].clone();
+                let changed = bytes < self.quota(&account);
+                self.quotas.insert(account, bytes);
                 self.quotas_changed |= changed;
                 let specs = self.machine.core.slabs.specs();
                 self.happens(self.configured(&specs));
@@ -286,14 +363,50 @@ impl Life {
             row.filling_slabs == 0 && (draining || there >= row.wanted_slabs)
         });
         let full: Vec<_> = full.map(|(spec, _)| spec.key).collect();
+        let before = self.machine.core.slabs.rows();
         let seen = self.seen();
         self.happens(Event::Tick(seen));
         if !self.is_killed {
+            self.gave_way_to_pressure(&before);
+            self.no_worker_is_idle();
             full.into_iter().for_each(|key| self.books.full(key));
             let since = self.machine.returns.waits_since();
             let waited = since.map(|since| self.clock().duration_since(since));
             let is_bounded = waited.is_none_or(|waited| waited < Duration::from_secs(1));
             assert!(is_bounded, "a return waits for another: {waited:?}");
+        }
+    }
+
+    /// A class above its floor gives one clean slab back while the machine is short of memory;
+    /// no other ever does.
+    fn gave_way_to_pressure(&self, before: &[PoolRow]) {
+        let specs = self.machine.core.slabs.specs();
+        let after = self.machine.core.slabs.rows();
+        for ((spec, before), after) in specs.iter().zip(before).zip(&after) {
+            let floor = spec.floor.filter(|_| self.is_short);
+            let gives = floor.is_some_and(|floor| before.clean_slabs > floor);
+            assert_eq!(
+                after.clean_slabs,
+                before.clean_slabs - u32::from(gives),
+                "{spec:?}"
+            );
+        }
+    }
+
+    /// A node that lacks slabs, and does not wait after trouble, has one that is being filled,
+    /// whatever other nodes do.
+    fn no_worker_is_idle(&self) {
+        let filling = self.jobs.iter().filter(|job| job.task == Task::Fill);
+        let files = filling.filter_map(|job| self.world.files.get(&job.slab));
+        let busy: BTreeSet<_> = files.map(|id| self.world.inodes[id].key.node).collect();
+        for row in self.machine.core.slabs.rows() {
+            let there = row.clean_slabs + row.filling_slabs;
+            let there = there + row.allocated_slabs + row.unknown_slabs;
+            let lacks = there < row.wanted_slabs && row.trouble.is_none();
+            assert!(
+                !lacks || busy.contains(&row.node) || self.machine.is_draining(),
+                "nothing is filled: {row:?}"
+            );
         }
     }
 
@@ -308,7 +421,7 @@ impl Life {
         };
         Seen {
             stray_bytes: self.world.stray_bytes(),
-            is_paused: false,
+            is_paused: self.is_short,
             revoked: self.machine.revoked().filter_map(reach).collect(),
         }
     }

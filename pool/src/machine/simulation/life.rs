@@ -1,24 +1,26 @@
 //! One life of the daemon and its clients.
 
 use super::books::Books;
-use super::world::{ClientId, InodeId, World};
-use crate::config::{Config, Source};
+use super::users::{Quotas, USERS, User, quotas, rules};
+use super::world::{ClientId, InodeId, Node, Pages, World};
+use crate::config::Source;
 use crate::lease::Serial;
-use crate::lease::quota::Rules;
+use crate::lease::quota::{Account, Rules};
 use crate::machine::{ConnectionId, Machine, Now, Spec, Start};
-use crate::os::peer::Peer;
-use crate::protocol::{LeaseId, PageSize};
+use crate::protocol::{LeaseId, PageSize, Take};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use firstlight_figures::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Users with a limit.
-pub(super) const QUOTA_USERS: [u32; 3] = [1000, 1001, 1002];
-
 pub(super) const M: u64 = 1 << 20;
+
+/// What happens in a life at most; in one with hundreds of clients four times as much.
+const STEPS: usize = 400;
+
+/// One life in so many has hundreds of clients.
+const CROWDED: usize = 32;
 
 /// Kinds of faults, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +36,10 @@ impl Faults {
     pub(super) const RUDE: Self = Self(64);
     pub(super) const STEPS: Self = Self(128);
     pub(super) const OWNER: Self = Self(256);
-    pub(super) const ALL: Self = Self(511);
+    pub(super) const PRESSURE: Self = Self(512);
+    pub(super) const INTERRUPTED: Self = Self(1024);
+    pub(super) const STOPPED: Self = Self(2048);
+    pub(super) const ALL: Self = Self(4095);
 
     pub(super) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -45,7 +50,7 @@ impl Faults {
     }
 
     pub(super) fn each(self) -> impl Iterator<Item = Self> {
-        (0..9)
+        (0..12)
             .map(|bit| Self(1 << bit))
             .filter(move |one| self.has(*one))
     }
@@ -63,6 +68,9 @@ impl std::fmt::Debug for Faults {
             (Self::RUDE, "clients that keep, draw and pin"),
             (Self::STEPS, "steps that fail"),
             (Self::OWNER, "an owner that changes its mind"),
+            (Self::PRESSURE, "a machine that is short of memory"),
+            (Self::INTERRUPTED, "work that is interrupted"),
+            (Self::STOPPED, "a daemon that is stopped"),
         ];
         let has = names.iter().filter(|(fault, _)| self.has(*fault));
         f.debug_list().entries(has.map(|(_, name)| name)).finish()
@@ -84,9 +92,19 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) id: ClientId,
-    pub(super) uid: u32,
+    pub(super) user: &'static User,
     pub(super) connection: Option<ConnectionId>,
     pub(super) leases: Vec<Held>,
+}
+
+/// A request that is not answered.
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    pub(super) client: ClientId,
+    pub(super) user: &'static User,
+    pub(super) take: Option<Take>,
+    /// Whether a clean slab was there that will do.
+    pub(super) was_ready: bool,
 }
 
 /// What a worker has to do.
@@ -127,73 +145,86 @@ pub(super) struct Life {
     next_client: ClientId,
     pub(super) next_connection: ConnectionId,
     /// Connections whose request is not answered.
-    pub(super) pending: BTreeMap<ConnectionId, ClientId>,
+    pub(super) pending: BTreeMap<ConnectionId, Pending>,
     pub(super) jobs: Vec<Job>,
     /// Leases that were given back while they lasted, as the next daemon knows.
     pub(super) given: BTreeSet<Serial>,
     /// Leases that were ever given back.
     pub(super) ever_given: BTreeSet<Serial>,
-    pub(super) quotas: BTreeMap<u32, u64>,
+    pub(super) quotas: Quotas,
     pub(super) quotas_changed: bool,
     pub(super) filling_is_on: bool,
+    /// The machine is short of memory.
+    pub(super) is_short: bool,
+    /// The last class that was requested cannot be kept.
+    pub(super) was_refused: bool,
+    /// Clean slabs that a daemon left for the next one.
+    pub(super) left: BTreeSet<InodeId>,
+    pub(super) nodes: Vec<Node>,
     specs: Vec<Spec>,
+    most_steps: usize,
     most_wanted: u32,
     /// The daemon was killed in the middle.
     pub(super) is_killed: bool,
 }
 
-fn specs(random: &mut Random) -> Vec<Spec> {
-    let class = |page, bytes, wanted, source| Spec {
-        wanted,
-        source,
-        ..Spec::none(Key {
-            page,
-            node: None,
-            bytes,
-        })
-    };
-    let mut specs = vec![
-        class(PageSize::Huge, 4 * M, 3, Source::Mount),
-        class(PageSize::Transparent, 2 * M, 3, Source::Memfd),
-    ];
-    if random.below(2) == 0 {
-        let mut trusted = class(PageSize::Huge, 8 * M, 2, Source::Mount);
-        trusted.trusted = true;
-        specs.push(trusted);
+/// Nodes of a machine: one, or two.
+fn nodes(random: &mut Random) -> Vec<Node> {
+    match random.below(3) {
+        0 => vec![Some(0), Some(1)],
+        _ => vec![None],
     }
-    specs
 }
 
-pub(super) fn rules(quotas: &BTreeMap<u32, u64>) -> Rules {
-    let each = quotas.iter();
-    let text: String = each
-        .map(|(uid, bytes)| format!("[[quota]]\nuid = {uid}\nbytes = {bytes}\n"))
-        .collect();
-    let config = Config::parse(Path::new("simulation"), &text).expect("a configuration");
-    Rules::new(&config, u32::MAX).expect("rules")
+fn specs(random: &mut Random, nodes: &[Node], times: u32) -> Vec<Spec> {
+    let mut specs = Vec::new();
+    let mut class = |random: &mut Random, node, page, bytes, wanted| {
+        let key = Key { page, node, bytes };
+        specs.push(Spec {
+            wanted: wanted * times,
+            source: match page {
+                PageSize::Transparent => Source::Memfd,
+                _ => Source::Mount,
+            },
+            trusted: bytes == 8 * M,
+            floor: [None, Some(0), Some(1)][random.below(3)],
+            ..Spec::none(key)
+        });
+    };
+    for node in nodes {
+        class(random, *node, PageSize::Huge, 4 * M, 3);
+        if random.below(2) == 0 {
+            class(random, *node, PageSize::Huge, 8 * M, 2);
+        }
+    }
+    class(random, None, PageSize::Transparent, 2 * M, 3);
+    specs
 }
 
 impl Life {
     pub(super) fn new(seed: u64, faults: Faults) -> Self {
         let mut random = Random::new(seed);
-        let specs = specs(&mut random);
-        let quotas: BTreeMap<u32, u64> = QUOTA_USERS
-            .iter()
-            .map(|uid| (*uid, (1 + random.below(10) as u64) * 2 * M))
-            .collect();
+        // Few clients meet all faults more often; many meet each other.
+        let is_crowded = random.below(CROWDED) == 0;
+        let nodes = nodes(&mut random);
+        let specs = specs(&mut random, &nodes, if is_crowded { 8 } else { 1 });
+        let most = if is_crowded { 40 } else { 10 };
+        let quotas = quotas(|below| random.below(below), most);
         let begin = Instant::now() + Duration::from_secs(1 << 20);
-        let wanted: u64 = specs.iter().map(Spec::wanted_bytes).sum();
-        let world = World {
+        let mut world = World {
             next_serial: 1,
             has_manager: random.below(3) > 0,
-            total_bytes: wanted * 2,
             ..World::default()
         };
+        for spec in &specs {
+            let pages: &mut Pages = world.pages.entry(spec.key.node).or_default();
+            pages.total_bytes += spec.wanted_bytes() * 2;
+        }
         let now = Now {
             instant: begin,
             wall_ms: 1 << 40,
         };
-        let machine = new_machine(rules(&quotas), &specs, 1, now);
+        let machine = new_machine(rules(&quotas), &specs, nodes.len() == 1, 1, now);
         let mut life = Self {
             random,
             faults,
@@ -213,10 +244,19 @@ impl Life {
             quotas,
             quotas_changed: false,
             filling_is_on: true,
+            is_short: false,
+            was_refused: false,
+            left: BTreeSet::new(),
+            nodes,
+            most_wanted: specs.iter().map(|spec| spec.wanted).max().unwrap_or(0),
             specs,
-            most_wanted: 3,
+            most_steps: if is_crowded { 4 * STEPS } else { STEPS },
             is_killed: false,
         };
+        if is_crowded {
+            let many = 100 + life.random.below(300);
+            (0..many).for_each(|_| life.a_client_comes());
+        }
         life.tick(Duration::ZERO);
         life
     }
@@ -236,8 +276,8 @@ impl Life {
         }
     }
 
-    pub(super) fn quota(&self, uid: u32) -> u64 {
-        self.quotas.get(&uid).copied().unwrap_or(u64::MAX)
+    pub(super) fn quota(&self, account: &Account) -> u64 {
+        self.quotas.get(account).copied().unwrap_or(u64::MAX)
     }
 
     pub(super) fn most_wanted(&self) -> u32 {
@@ -250,20 +290,15 @@ impl Life {
             .any(|spec| spec.key == key && spec.trusted)
     }
 
-    pub(super) fn limited_user_of(&self, client: ClientId) -> Option<u32> {
-        let client = self.clients.iter().find(|one| one.id == client)?;
-        QUOTA_USERS.contains(&client.uid).then_some(client.uid)
+    /// Whose limits hold for a client.
+    pub(super) fn accounts_of(&self, client: ClientId) -> Vec<Account> {
+        let client = self.clients.iter().find(|one| one.id == client);
+        client.map_or_else(Vec::new, |client| client.user.accounts())
     }
 
-    pub(super) fn peer(uid: u32) -> Peer {
-        Peer {
-            pid: 1,
-            uid,
-            user: uid,
-            gid: uid,
-            groups: Vec::new(),
-            cgroup: None,
-        }
+    /// Whether workers fill at the moment, and do not wait.
+    pub(super) fn fills_now(&self) -> bool {
+        self.filling_is_on && !self.is_short
     }
 
     /// Once in so many times, if this life has such faults.
@@ -275,7 +310,7 @@ impl Life {
 
     /// Plays so many steps, then lets everything come to rest.
     pub(super) fn play(&mut self, steps: usize) {
-        while self.steps < steps {
+        while self.steps < steps.min(self.most_steps) {
             self.steps += 1;
             self.one_step();
             self.go_on();
@@ -305,19 +340,20 @@ impl Life {
             85..88 => self.other_processes_take_pages(),
             88..91 => self.the_owner_changes_something(),
             91..93 => self.world.is_full = self.now_and_then(Faults::NO_SPACE, 2),
-            93..96 if self.now_and_then(Faults::KILLED, 2) => self.is_killed = true,
+            93..95 if self.now_and_then(Faults::KILLED, 2) => self.is_killed = true,
+            95 => self.the_daemon_is_stopped(),
+            96 => self.pressure_changes(),
             _ => self.a_client_comes(),
         }
     }
 
     fn a_client_comes(&mut self) {
-        let users = [1000, 1001, 1002, 0, 1003];
-        let uid = users[self.random.below(users.len())];
+        let user = &USERS[self.random.below(USERS.len())];
         self.next_client += 1;
         self.next_connection += 1;
         self.clients.push(Client {
             id: self.next_client,
-            uid,
+            user,
             connection: Some(self.next_connection),
             leases: Vec::new(),
         });
@@ -337,7 +373,10 @@ impl Life {
     fn rest(&mut self) {
         self.faults = Faults(0);
         self.world.is_full = false;
-        self.world.other_bytes = 0;
+        self.is_short = false;
+        for pages in self.world.pages.values_mut() {
+            pages.other_bytes = 0;
+        }
         let specs = self.specs.clone();
         self.happens(self.configured(&specs));
         for client in 0..self.clients.len() {
@@ -362,6 +401,7 @@ impl Life {
         self.machine = new_machine(
             rules(&self.quotas),
             &self.specs,
+            self.nodes.len() == 1,
             self.world.next_serial,
             self.now(),
         );
@@ -373,11 +413,11 @@ impl Life {
     }
 }
 
-fn new_machine(rules: Rules, specs: &[Spec], next: Serial, now: Now) -> Machine {
+fn new_machine(rules: Rules, specs: &[Spec], one_node: bool, next: Serial, now: Now) -> Machine {
     Machine::new(Start {
         rules,
         specs: specs.to_vec(),
-        one_node: true,
+        one_node,
         names: (0xabc, next),
         rate: 0,
         now,

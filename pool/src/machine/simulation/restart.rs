@@ -1,9 +1,10 @@
 //! A daemon was killed or has ended: the next one takes over what is left.
 
-use super::life::{Faults, Life, QUOTA_USERS};
+use super::life::{Faults, Life};
 use super::world::Mark;
 use crate::lease::journal::Record;
 use crate::machine::{Before, Restored};
+use std::collections::BTreeSet;
 
 impl Life {
     /// The next daemon takes over what the last one left.
@@ -30,6 +31,7 @@ impl Life {
         self.new_daemon();
         self.world.collect();
         self.take_over_slabs();
+        self.what_was_left_is_clean();
         self.take_over_leases();
         self.world.collect();
         for client in &mut self.clients {
@@ -42,7 +44,9 @@ impl Life {
     fn some_is_forgotten(&mut self) {
         if self.now_and_then(Faults::FORGOTTEN, 3) {
             self.world.kept_leases.pop_first();
-            self.world.kept_slabs.pop_first();
+            if let Some((_, id)) = self.world.kept_slabs.pop_first() {
+                self.left.remove(&id);
+            }
         }
         if !self.world.has_manager {
             self.world.kept_leases.clear();
@@ -83,6 +87,26 @@ impl Life {
         }
     }
 
+    /// What a daemon left that was stopped, as far as it is wanted.
+    fn what_was_left_is_clean(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        if self.is_killed {
+            return;
+        }
+        let clean = self.machine.core.slabs.clean();
+        let clean: BTreeSet<_> = clean.map(|(slab, _)| self.world.files[&slab]).collect();
+        let rows = self.machine.core.slabs.rows();
+        let specs = self.machine.core.slabs.specs();
+        for id in left.difference(&clean) {
+            let inode = self.world.inodes.get(id);
+            let inode = inode.unwrap_or_else(|| panic!("inode {id} was left, and is gone"));
+            let mut both = specs.iter().zip(&rows);
+            let row = both.find(|(spec, _)| spec.key == inode.key);
+            let is_wanted = row.is_some_and(|(_, row)| row.clean_slabs < row.wanted_slabs);
+            assert!(!is_wanted, "{inode:?} was left, and is not taken over");
+        }
+    }
+
     fn take_over_leases(&mut self) {
         let records: Vec<_> = self.world.records.values().cloned().collect();
         for record in records {
@@ -103,11 +127,8 @@ impl Life {
             if let (Some(slab), Some(file)) = (slab, file) {
                 self.world.files.insert(slab, file);
             }
-            if let Some(slab) = slab
-                && QUOTA_USERS.contains(&record.uid)
-            {
-                self.books
-                    .took(slab, record.uid, record.key(), record.bytes);
+            if let Some(slab) = slab {
+                self.books.found(serial, slab, record.key(), record.bytes);
             }
             if let Restored::Ended(Some(slab)) = restored {
                 self.books.came_back(slab, record.key());

@@ -1,6 +1,7 @@
 //! What outlives the daemon: inodes with their marks, the journal, lease pipes, the service
 //! manager's descriptors, pages; and what clients hold of it.
 
+use super::life::M;
 use crate::lease::Serial;
 use crate::lease::journal::Record;
 use crate::store::Key;
@@ -69,19 +70,27 @@ pub(super) struct World {
     pub(super) has_manager: bool,
     pub(super) kept_slabs: BTreeMap<SlabId, InodeId>,
     pub(super) kept_leases: BTreeMap<Serial, InodeId>,
+    pub(super) pages: BTreeMap<Node, Pages>,
+}
+
+/// A node; `None` where the machine has one, or a class is bound to none.
+pub(super) type Node = Option<u32>;
+
+/// Pages of a node.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pages {
     pub(super) total_bytes: u64,
-    /// Bytes of pages that other processes have.
+    /// Bytes of those that other processes have.
     pub(super) other_bytes: u64,
 }
 
 impl World {
-    pub(super) fn free_bytes(&self) -> u64 {
-        let used = self
-            .inodes
-            .values()
-            .map(|inode| inode.held_bytes + inode.stray_bytes);
-        self.total_bytes
-            .saturating_sub(used.sum::<u64>() + self.other_bytes)
+    pub(super) fn free_bytes(&self, node: Node) -> u64 {
+        let pages = self.pages.get(&node).copied().unwrap_or_default();
+        let here = self.inodes.values().filter(|one| one.key.node == node);
+        let used = here.map(|inode| inode.held_bytes + inode.stray_bytes);
+        let used = used.sum::<u64>() + pages.other_bytes;
+        pages.total_bytes.saturating_sub(used)
     }
 
     /// Bytes that mounts count and no file of the daemon has.
@@ -144,6 +153,17 @@ impl World {
             !inode.is_memfd && !self.had.contains(id) && inode.held_bytes + inode.stray_bytes > 0
         };
         self.has_lost |= self.inodes.iter().any(is_lost);
+    }
+
+    /// Takes one of an inode's pages away that is not pinned; whether there was such a one and
+    /// more are left.
+    pub(super) fn empty_a_part(&mut self, id: InodeId) -> bool {
+        let Some(inode) = self.inodes.get_mut(&id) else {
+            return false;
+        };
+        let is_part = inode.held_bytes >= inode.pin_bytes + 4 * M;
+        inode.held_bytes -= if is_part { 2 * M } else { 0 };
+        is_part
     }
 
     /// Takes an inode's pages away; what is pinned leaves the file and stays in use.
