@@ -173,6 +173,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_to_it_is_not_read() {
+        let (_folder, pipes) = pipes();
+        let (ours, theirs) = pipes.make(7).unwrap();
+        rustix::io::write(&theirs, &[1; 4096]).unwrap();
+        // Whoever writes on and on could have a daemon that starts read for ever.
+        assert!(pipes.find(7).unwrap().is_none());
+        assert_eq!(rustix::io::ioctl_fionread(&ours.0).unwrap(), 4096);
+    }
+
+    #[test]
     fn pipes_of_leases_that_are_over_are_removed() {
         let (folder, pipes) = pipes();
         let _ends: Vec<_> = (0..3).map(|serial| pipes.make(serial).unwrap()).collect();

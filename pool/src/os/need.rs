@@ -1,13 +1,18 @@
 //! What a test needs of the machine and may lack.
 //!
 //! A test that lacks something says so and ends. Where `FIRSTLIGHT_REQUIRE` names what it
-//! lacks, it fails instead: `FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux`.
+//! lacks, it fails instead: `FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux`. All that was
+//! skipped stands in the file that `FIRSTLIGHT_SKIPPED` names: `make test` prints it at its end.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 
 /// The variable that lists what must not be lacking, separated by commas.
 pub const REQUIRE: &str = "FIRSTLIGHT_REQUIRE";
+
+/// The variable that names the file to which what is skipped is written.
+pub const SKIPPED: &str = "FIRSTLIGHT_SKIPPED";
 
 /// Says that a test is skipped, for want of what.
 ///
@@ -18,8 +23,15 @@ pub fn skip(need: &str, why: impl Display) {
     if let Some(text) = refusal(&required, need, &why) {
         panic!("{text}");
     }
+    let test = std::thread::current();
+    let test = test.name().unwrap_or("a test");
+    let line = format!("skipped, no {need}: {test}: {why}\n");
     // Not by a macro: what those print is hidden when a test passes.
-    let _ = writeln!(std::io::stderr(), "skipped, no {need}: {why}");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os(SKIPPED) {
+        let file = File::options().append(true).create(true).open(path);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
 }
 
 fn refusal(required: &str, need: &str, why: &impl Display) -> Option<String> {

@@ -257,7 +257,6 @@ impl Life {
             let many = 100 + life.random.below(300);
             (0..many).for_each(|_| life.a_client_comes());
         }
-        life.tick(Duration::ZERO);
         life
     }
 
@@ -310,6 +309,7 @@ impl Life {
 
     /// Plays so many steps, then lets everything come to rest.
     pub(super) fn play(&mut self, steps: usize) {
+        self.tick(Duration::ZERO);
         while self.steps < steps.min(self.most_steps) {
             self.steps += 1;
             self.one_step();
