@@ -81,7 +81,11 @@ pool=$work/firstlight-pool
 program firstlight-pool "$pool"
 # The same file, so that AppArmor sees the name it was started with.
 ln "$pool/usr/bin/firstlight-pool" "$pool/usr/bin/firstlight-qemu-system-x86_64"
-install -Dm644 pool/example.toml "$pool/etc/firstlight/pool.toml"
+# The package has the group of the exporter's unit, so that both meet as they are installed.
+observers='observers = "firstlight-observers"'
+grep -q "^# $observers\$" pool/example.toml
+sed "s/^# $observers\$/$observers/" pool/example.toml >"$work/pool.toml"
+install -Dm644 "$work/pool.toml" "$pool/etc/firstlight/pool.toml"
 install -Dm644 pool/client.toml "$pool/etc/firstlight/client.toml"
 install -Dm644 packaging/apparmor/firstlight-pool "$pool/etc/apparmor.d/abstractions/firstlight-pool"
 install -Dm644 -t "$pool/lib/systemd/system" packaging/systemd/firstlight-pool{,-export}.service packaging/systemd/firstlight-pool.socket

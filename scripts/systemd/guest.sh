@@ -55,6 +55,7 @@ config() {
 keep_on_stop = true
 [access]
 group = "kvm"
+observers = "firstlight-observers"
 [fill]
 rate = "$2"
 pause_at_pressure = 0
@@ -78,6 +79,9 @@ installed() {
     [ "$(cat "$profile")" = "$(printf '# mine\ninclude if exists <abstractions/firstlight-pool>')" ]
     state service inactive
     state socket inactive
+    # What the exporter's unit is a member of may see all, without a word of the administrator's.
+    grep -q '^observers = "firstlight-observers"$' /etc/firstlight/pool.toml
+    getent group firstlight-observers >/dev/null
     [ "$(stat -c %h /usr/bin/firstlight-qemu-system-x86_64)" = 2 ]
 }
 
@@ -133,8 +137,6 @@ reloaded() {
 
 # Both units as installed: the exporter's user reads the status, before the daemon is there too.
 exported() {
-    sed -i 's/^group = "kvm"/&\nobservers = "firstlight-observers"/' /etc/firstlight/pool.toml
-    systemctl reload firstlight-pool.service
     systemctl start firstlight-pool-export.service
     until_so shows 'firstlight_pool_up 1'
     systemctl stop firstlight-pool.service

@@ -5,13 +5,14 @@
 //! - [`zero`]: stores that go past the caches;
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: users that may connect to one;
+//!   [`passrights`]: those to which nobody can send descriptors;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
 //! - [`inherited`]: descriptors that the parent of this process left open;
 //! - [`service`]: what the service manager passes in and is notified of;
 //! - [`need`]: what a test needs of the machine.
 //!
 //! All unsafe code of the crate lies here: in [`memory_file`], [`mapping`], [`background`],
-//! [`inherited`], [`peer`], [`seccomp`], [`service`] and `zero/x86.rs`.
+//! [`inherited`], [`passrights`], [`peer`], [`seccomp`], [`service`] and `zero/x86.rs`.
 
 #![expect(
     unsafe_code,
@@ -29,6 +30,7 @@ pub mod mapping;
 pub mod memory_file;
 pub mod need;
 pub mod pacing;
+pub mod passrights;
 pub mod peer;
 pub mod pressure;
 pub mod ready;

@@ -110,13 +110,32 @@ pub fn receive_plain(socket: impl AsFd, most_bytes: usize) -> Result<Vec<u8>, Pa
     }
     // It is there: without a peer's descriptors nothing waits.
     receive_once(&socket, &mut [], none, RecvFlags::empty())?;
-    if seen.flags.contains(ReturnFlags::TRUNC) {
-        return Err(PacketError::TooLong { most: most_bytes });
+    whole(&seen, message)
+}
+
+/// As [`receive_plain`], of a socket to which no descriptor can be sent
+/// ([`are_refused`](crate::os::passrights::are_refused)): without looking first.
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_bare(socket: impl AsFd, most_bytes: usize) -> Result<Vec<u8>, PacketError> {
+    let mut message = vec![0; most_bytes];
+    let none = &mut RecvAncillaryBuffer::default();
+    let received = receive_once(&socket, &mut message, none, RecvFlags::empty())?;
+    whole(&received, message)
+}
+
+/// A message that is neither cut nor the end.
+fn whole(received: &RecvMsg, mut message: Vec<u8>) -> Result<Vec<u8>, PacketError> {
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(PacketError::TooLong {
+            most: message.len(),
+        });
     }
-    if seen.bytes == 0 {
+    if received.bytes == 0 {
         return Err(PacketError::Closed);
     }
-    message.truncate(seen.bytes);
+    message.truncate(received.bytes);
     Ok(message)
 }
 

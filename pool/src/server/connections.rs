@@ -15,6 +15,7 @@ use crate::config::Limits;
 use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::machine::ConnectionId;
+use crate::os::passrights;
 use crate::os::peer::Peer;
 use crate::protocol::packet::{self, PacketError};
 use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
@@ -38,6 +39,8 @@ struct Unsent {
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
+    /// Whether the kernel lets no descriptor through to it.
+    is_bare: bool,
     /// Its user's queue.
     queue: Rc<Events>,
     peer: Peer,
@@ -181,6 +184,7 @@ impl Connections {
             *self.by_user.entry(peer.user).or_default() += 1;
         }
         let connection = Connection {
+            is_bare: passrights::are_refused(&socket),
             socket,
             queue,
             peer,
@@ -210,7 +214,12 @@ impl Connections {
         if connection.is_served() {
             return None;
         }
-        let received = packet::receive_plain(&connection.socket, MOST_REQUEST_BYTES);
+        let socket = &connection.socket;
+        let received = if connection.is_bare {
+            packet::receive_bare(socket, MOST_REQUEST_BYTES)
+        } else {
+            packet::receive_plain(socket, MOST_REQUEST_BYTES)
+        };
         if received.is_ok() {
             connection.heard = Instant::now();
         }

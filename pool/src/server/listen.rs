@@ -3,6 +3,7 @@
 use super::ServeError;
 use crate::lease::quota::Rules;
 use crate::os::acl::{self, Others};
+use crate::os::passrights;
 use crate::store::make_passable;
 use rustix::fs::{Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -42,6 +43,8 @@ impl Listener {
             return Err(ServeError::socket("use the socket received", error));
         }
         set_nonblocking(&socket).map_err(failed)?;
+        // Those that came before are looked at for descriptors, as all are where the kernel is older.
+        let _ = passrights::refuse(&socket);
         // As many as wait where the daemon listens itself.
         rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
         let address = rustix::net::getsockname(&socket).map_err(failed)?;
@@ -87,6 +90,8 @@ impl Listener {
         };
         // Before any client can connect: nothing listens yet.
         listener.admit(rules)?;
+        // Where the kernel is older messages are looked at for descriptors.
+        let _ = passrights::refuse(&listener.socket);
         rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
         Ok(listener)
     }

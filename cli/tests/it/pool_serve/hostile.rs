@@ -2,6 +2,8 @@
 
 use super::kit::{Daemon, take, until};
 use firstlight_pool::client::Client;
+use firstlight_pool::os::need::skip;
+use firstlight_pool::os::passrights;
 use firstlight_pool::protocol::{
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, StatusQuery, packet,
 };
@@ -89,7 +91,7 @@ fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
 /// The daemon would close the last copy of each, and wait for its far end.
 #[test]
 fn descriptors_that_take_an_hour_to_close_keep_nobody_waiting() {
-    let daemon = Daemon::start(POOL);
+    let daemon = Daemon::on_an_older_kernel(POOL);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut far_ends = Vec::new();
     let mut ours = Vec::new();
@@ -127,7 +129,7 @@ fn descriptors_that_take_an_hour_to_close_keep_nobody_waiting() {
 
 #[test]
 fn too_much_at_once_ends_the_connection() {
-    let daemon = Daemon::start(POOL);
+    let daemon = Daemon::on_an_older_kernel(POOL);
     for (message, descriptors) in [
         (vec![b' '; 5000], 0),
         (b"{}".to_vec(), 1),
@@ -144,6 +146,33 @@ fn too_much_at_once_ends_the_connection() {
     // None of the files stayed open over there.
     let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap();
     assert!(open.count() < 40);
+}
+
+/// Linux 6.16 and later refuse them in the daemon's place, before it has accepted the connection too.
+#[test]
+fn no_descriptor_reaches_the_daemon() {
+    let daemon = Daemon::start(POOL);
+    let probe = connect(&daemon.socket()).unwrap();
+    if passrights::refuse(&probe).is_err() {
+        return skip("passrights", "this kernel lets all descriptors through");
+    }
+    let file = tempfile::tempfile().unwrap();
+    let question = Request::Status(StatusQuery::default()).encode().unwrap();
+    let mut rude = None;
+    daemon.while_stopped(|| {
+        let end = connect(&daemon.socket()).unwrap();
+        packet::send(&end, &question, &[file.as_fd()]).unwrap_err();
+        packet::send(&end, &question, &[]).unwrap();
+        rude = Some(end);
+    });
+    let rude = rude.unwrap();
+    packet::receive(&rude, MOST_REPLY_BYTES, 0).unwrap();
+    packet::send(&rude, &question, &[file.as_fd()]).unwrap_err();
+    // What is too long ends it all the same.
+    packet::send(&rude, &[b' '; 5000], &[]).unwrap();
+    assert_eq!(refusal(&rude), RefusalCode::BadRequest);
+    assert!(packet::receive(&rude, 100, 0).is_err(), "hung up");
+    is_served(&daemon);
 }
 
 #[test]

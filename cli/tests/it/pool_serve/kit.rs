@@ -109,6 +109,21 @@ impl Daemon {
         daemon
     }
 
+    /// One on a kernel that cannot refuse descriptors for it.
+    pub(crate) fn on_an_older_kernel(config: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("pool").tempdir().unwrap();
+        write_config(folder.path(), config);
+        let mut command = serve(folder.path());
+        super::older_kernel::on_an_older_kernel(&mut command);
+        let daemon = Self {
+            child: command.spawn().unwrap(),
+            folder,
+            variables: Vec::new(),
+        };
+        daemon.until_it_answers();
+        daemon
+    }
+
     /// One whose lines are read.
     pub(crate) fn that_says(config: &str) -> (Self, Said) {
         let folder = tempfile::Builder::new().prefix("pool").tempdir().unwrap();

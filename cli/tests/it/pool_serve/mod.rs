@@ -14,6 +14,7 @@ mod hostile;
 mod kit;
 mod manager;
 mod namespace;
+mod older_kernel;
 mod operate;
 mod poison;
 mod refill;
