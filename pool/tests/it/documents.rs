@@ -79,3 +79,25 @@ fn every_row_on_principals_names_a_test() {
         assert!(check(cell) > 0, "{row}");
     }
 }
+
+/// What an invariant stands against is a principal or a line of the threat model.
+#[test]
+fn every_invariant_stands_against_something_on_the_page_on_threats() {
+    let read = |page| std::fs::read_to_string(root().join(page)).unwrap();
+    let threats = read("docs/pool-threats.md").to_lowercase();
+    let safety = read("docs/pool-safety.md");
+    let rows = safety.lines().filter(|line| line.starts_with("| S"));
+    let mut named = 0;
+    for row in rows {
+        let against = row.split('|').nth(3).unwrap_or_default();
+        let names = against.split([',', ';', ':']);
+        for name in names.map(|name| name.replace('*', "").trim().to_lowercase()) {
+            let name = name.trim_start_matches("line ");
+            // A crash and all clients are no principals of their own.
+            let is_one = ["all", "a crash alone", "also in a user namespace"].contains(&name);
+            assert!(is_one || threats.contains(name), "{name:?} of {row}");
+            named += 1;
+        }
+    }
+    assert!(named > 22, "{named}");
+}
