@@ -62,8 +62,8 @@ Examples:
   firstlight pool run --memory 32G@0 --memory 32G@1 -- qemu-system-x86_64 -smp 8 ...
   firstlight pool run --inject -- qemu-system-x86_64 -m 8G -machine memory-backend=m \\
       -object memory-backend-memfd,id=m,size=8G,hugetlb=on
-  firstlight pool run --memory 8G -- cloud-hypervisor --memory size=0 \\
-      --memory-zone id=m,size=8G,shared=on,file={memory} ...
+  firstlight pool run -- cloud-hypervisor --kernel vmlinuz --memory size=8G
+  firstlight pool run --memory 8G -- some-vmm --ram-file {memory} ...
 
 Exit codes: the VMM's, once it runs; before that see firstlight --help";
 

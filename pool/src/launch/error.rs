@@ -47,6 +47,13 @@ pub enum PlanError {
         /// Why not.
         reason: String,
     },
+    /// A memory zone of Cloud Hypervisor that cannot be on the pool.
+    Zone {
+        /// Its identifier; empty for the memory of `--memory`.
+        id: String,
+        /// Why not.
+        reason: String,
+    },
     /// It is not known how this VMM takes its memory.
     UnknownVmm {
         /// The program.
@@ -103,6 +110,8 @@ impl fmt::Display for PlanError {
                 write!(f, "the memory backend without id: {reason}")
             }
             Self::Backend { id, reason } => write!(f, "memory backend {id}: {reason}"),
+            Self::Zone { id, reason } if id.is_empty() => write!(f, "the guest's memory: {reason}"),
+            Self::Zone { id, reason } => write!(f, "memory zone {id}: {reason}"),
             Self::UnknownVmm {
                 program,
                 inner: Some(inner),

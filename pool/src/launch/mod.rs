@@ -8,6 +8,7 @@
 
 mod allocate;
 mod backing;
+mod cloud_hypervisor;
 mod error;
 pub mod inject;
 mod need;
@@ -44,6 +45,7 @@ pub struct Plan {
 #[derive(Debug)]
 enum Kind {
     Qemu(qemu::QemuPlan),
+    CloudHypervisor(cloud_hypervisor::CloudHypervisorPlan),
     Places(places::PlacesPlan),
     Inject {
         arguments: Vec<OsString>,
@@ -82,12 +84,15 @@ impl Plan {
             Kind::Places(places::PlacesPlan::new(arguments, asked)?)
         } else if is_qemu(program) {
             Kind::Qemu(qemu::QemuPlan::new(program, arguments, asked, is_file)?)
+        } else if cloud_hypervisor::is_it(program) {
+            let plan = cloud_hypervisor::CloudHypervisorPlan::new(arguments, asked, is_file)?;
+            Kind::CloudHypervisor(plan)
         } else {
             let text = |word: &OsStr| word.to_string_lossy().into_owned();
             let mut arguments = arguments.iter();
             return Err(PlanError::UnknownVmm {
                 program: text(program),
-                inner: arguments.find(|word| is_qemu(word)).map(|word| text(word)),
+                inner: arguments.find(|word| is_vmm(word)).map(|word| text(word)),
             });
         };
         Ok(Self { kind })
@@ -169,6 +174,7 @@ impl Plan {
     pub fn needs(&self) -> &[Need] {
         match &self.kind {
             Kind::Qemu(plan) => &plan.needs,
+            Kind::CloudHypervisor(plan) => &plan.needs,
             Kind::Places(plan) => &plan.needs,
             Kind::Inject { needs, .. } => needs,
         }
@@ -179,6 +185,7 @@ impl Plan {
     pub fn notes(&self) -> &[String] {
         match &self.kind {
             Kind::Qemu(plan) => &plan.notes,
+            Kind::CloudHypervisor(plan) => &plan.notes,
             Kind::Inject { notes, .. } => notes,
             Kind::Places(_) => &[],
         }
@@ -189,6 +196,7 @@ impl Plan {
     pub fn with_memory(&self, files: &[Backing]) -> Vec<OsString> {
         match &self.kind {
             Kind::Qemu(plan) => plan.with_memory(files),
+            Kind::CloudHypervisor(plan) => plan.with_memory(files),
             Kind::Places(plan) => plan.with_memory(files),
             Kind::Inject { arguments, .. } => arguments.clone(),
         }
@@ -199,10 +207,15 @@ impl Plan {
     pub fn ordinary(&self) -> Ordinary {
         match &self.kind {
             Kind::Qemu(plan) => Ordinary::Arguments(plan.ordinary()),
+            Kind::CloudHypervisor(plan) => Ordinary::Arguments(plan.ordinary()),
             Kind::Places(_) => Ordinary::EmptyFiles,
             Kind::Inject { arguments, .. } => Ordinary::Arguments(arguments.clone()),
         }
     }
+}
+
+fn is_vmm(program: &OsStr) -> bool {
+    is_qemu(program) || cloud_hypervisor::is_it(program)
 }
 
 /// Whether a program is QEMU, by its name.

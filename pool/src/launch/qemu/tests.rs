@@ -323,7 +323,7 @@ fn what_stands_in_the_way_is_said() {
         let error = plan(line, memory).expect_err(line).to_string();
         assert!(error.contains(expected), "{line}: {error}");
     }
-    let program = OsStr::new("cloud-hypervisor");
+    let program = OsStr::new("crosvm");
     let error = Plan::new(program, &[], &[], &|_| false).expect_err("unknown");
     assert!(error.to_string().contains("write {memory}"), "{error}");
     let wrapped = words("-c 0 /usr/bin/qemu-system-x86_64 -m 1G");
