@@ -12,13 +12,15 @@
 //! | nothing, several `--memory` | new objects and a `-numa node` for each |
 //!
 //! What would copy the memory (`share=off`, `-mem-path`) is replaced and noted;
-//! a file whose content may be wanted is not.
+//! a file whose content may be wanted is not. Options in a file (`-readconfig`) are as on the
+//! command line (`readconfig.rs`).
 
 mod machine;
 mod nodes;
 mod options;
 pub(super) mod probe;
 mod properties;
+pub(super) mod readconfig;
 mod setup;
 mod size;
 #[cfg(test)]
@@ -49,6 +51,9 @@ const KEPT: [&str; 7] = [
 /// A command line and how it changes.
 #[derive(Debug)]
 pub(super) struct QemuPlan {
+    /// As they were given.
+    given: Vec<OsString>,
+    /// With options in the place of files of options.
     arguments: Vec<OsString>,
     pub(super) needs: Vec<Need>,
     pub(super) notes: Vec<String>,
@@ -85,9 +90,12 @@ impl QemuPlan {
         asked: &[Need],
         is_file: &dyn Fn(&Path) -> bool,
     ) -> Result<Self, PlanError> {
-        let setup = Setup::read(arguments)?;
+        let expanded = readconfig::expanded(arguments)?;
+        let expanded = expanded.unwrap_or_else(|| arguments.to_vec());
+        let setup = Setup::read(&expanded)?;
         let mut plan = Self {
-            arguments: arguments.to_vec(),
+            given: arguments.to_vec(),
+            arguments: expanded,
             needs: Vec::new(),
             notes: Vec::new(),
             backends: Vec::new(),
@@ -303,6 +311,14 @@ impl QemuPlan {
 
     /// The arguments of a start without the pool.
     pub(super) fn ordinary(&self) -> Vec<OsString> {
+        let ordinary = self.without_memory();
+        if ordinary == self.arguments {
+            return self.given.clone();
+        }
+        ordinary
+    }
+
+    fn without_memory(&self) -> Vec<OsString> {
         if self.names.only_for_pool || self.backends.iter().any(|backend| backend.at.is_some()) {
             return self.write(&[], &BTreeSet::new(), false);
         }
@@ -388,7 +404,8 @@ pub(super) fn check_shared_files(
     arguments: &[OsString],
     is_folder: &dyn Fn(&Path) -> bool,
 ) -> Result<(), PlanError> {
-    let setup = Setup::read(arguments)?;
+    let expanded = readconfig::expanded(arguments)?;
+    let setup = Setup::read(expanded.as_deref().unwrap_or(arguments))?;
     for backend in setup.guest_backends()? {
         let list = &backend.properties;
         let path = list.get("mem-path").unwrap_or_default();
@@ -409,7 +426,8 @@ pub(super) fn injected(
     arguments: &[OsString],
     asked: &[Need],
 ) -> Result<(Vec<Need>, Vec<String>), PlanError> {
-    let setup = Setup::read(arguments)?;
+    let expanded = readconfig::expanded(arguments)?;
+    let setup = Setup::read(expanded.as_deref().unwrap_or(arguments))?;
     let named = setup.guest_backends()?;
     if named.is_empty() {
         return Err(PlanError::Inject {

@@ -360,3 +360,27 @@ fn injection_leaves_the_command_line_alone() {
         assert!(error.contains(expected), "{line}: {error}");
     }
 }
+
+/// As Kata writes it (`govmm/qemu/qemu.go`): with huge pages, with shared memory for virtio-fs, and without.
+#[test]
+fn kata_starts_on_the_pool() {
+    let before = "-name sandbox-1 -machine q35,accel=kvm,nvdimm=on -cpu host,pmu=off -m 2048M,slots=10,maxmem=9000M \
+        -device virtio-serial-pci,disable-modern=true,id=serial0 -global kvm-pit.lost_tick_policy=discard \
+        -vga none -no-user-config -nodefaults -nographic --no-reboot";
+    let numa = "-numa node,memdev=dimm1 -smp 1,cores=1,threads=1,sockets=8,maxcpus=8";
+    for memory in [
+        "memory-backend-file,id=dimm1,size=2048M,mem-path=/dev/shm,share=on",
+        "memory-backend-file,id=dimm1,size=2048M,mem-path=/dev,share=on,prealloc=on",
+        "memory-backend-file,id=dimm1,size=2048M,mem-path=/dev,prealloc=on",
+        "memory-backend-ram,id=dimm1,size=2048M",
+    ] {
+        let arguments = words(&format!("{before} -object {memory} {numa}"));
+        let plan = Plan::managed(OsStr::new("qemu-system-x86_64"), &arguments);
+        let plan = plan.unwrap().expect("a guest");
+        let expected = format!(
+            "{before} -object memory-backend-file,id=dimm1,size=2048M,mem-path=/proc/self/fd/3,share=on {numa}"
+        );
+        assert_eq!(plan.with_memory(&files(1)), words(&expected), "{memory}");
+        assert_eq!(plan.ordinary(), Ordinary::Arguments(arguments), "{memory}");
+    }
+}
