@@ -10,6 +10,7 @@
 //! | `-numa node,memdev=ID` | take the place of those objects |
 //! | `-numa node` without `memdev` | new objects, named by the nodes |
 //! | nothing, several `--memory` | new objects and a `-numa node` for each |
+//! | `-device pc-dimm,memdev=ID` | take the place of those objects, too |
 //!
 //! What would copy the memory (`share=off`, `-mem-path`) is replaced and noted;
 //! a file whose content may be wanted is not. Options in a file (`-readconfig`) are as on the
@@ -81,6 +82,12 @@ struct Names {
     only_for_pool: bool,
 }
 
+impl Names {
+    fn is_empty(&self) -> bool {
+        self.replaced.is_empty() && self.added.is_empty()
+    }
+}
+
 impl QemuPlan {
     /// Plans `program` with `arguments` and `asked` memory; `is_file` tells whether a path
     /// names a file or a device that exists, not a folder.
@@ -115,8 +122,10 @@ impl QemuPlan {
             plan.rename(program, &setup, asked)?;
         }
         plan.check_total(&setup)?;
+        plan.add_dimms(&setup, is_file)?;
         plan.drop_copies(&setup);
-        plan.notes.extend(setup.left_to_the_kernel());
+        plan.notes
+            .extend(setup.left_to_the_kernel(&setup.all_backends()?));
         Ok(plan)
     }
 
@@ -277,6 +286,22 @@ impl QemuPlan {
         Ok(())
     }
 
+    /// DIMMs come from the pool beside the guest's own memory, of which `-m` speaks.
+    fn add_dimms(
+        &mut self,
+        setup: &Setup,
+        is_file: &dyn Fn(&Path) -> bool,
+    ) -> Result<(), PlanError> {
+        for dimm in setup.dimm_backends() {
+            self.needs.push(Need {
+                bytes: dimm.bytes()?,
+                node: dimm.host_node(None)?,
+            });
+            self.replace(dimm, is_file)?;
+        }
+        Ok(())
+    }
+
     /// What would give the guest other memory, or touch all of it at the start.
     fn drop_copies(&mut self, setup: &Setup) {
         for at in &setup.mem_paths {
@@ -305,7 +330,7 @@ impl QemuPlan {
                 None => list,
             }
         });
-        let objects: Vec<Properties> = objects.collect();
+        let objects: Vec<_> = objects.map(Some).collect();
         self.write(&objects, &self.dropped, true)
     }
 
@@ -319,30 +344,28 @@ impl QemuPlan {
     }
 
     fn without_memory(&self) -> Vec<OsString> {
-        if self.names.only_for_pool || self.backends.iter().any(|backend| backend.at.is_some()) {
-            return self.write(&[], &BTreeSet::new(), false);
-        }
-        let objects = self
-            .backends
-            .iter()
-            .zip(&self.needs)
-            .map(|(backend, need)| {
-                let list = Properties::new().with("qom-type", "memory-backend-ram");
-                let list = list.with_those(&backend.like, |_| true);
-                match need.node {
-                    None => list,
-                    Some(node) => list.with("host-nodes", node).with("policy", "preferred"),
-                }
-            });
-        let objects: Vec<Properties> = objects.collect();
-        self.write(&objects, &BTreeSet::new(), true)
+        let is_complete = self.names.only_for_pool || self.names.is_empty();
+        let objects = self.backends.iter().zip(&self.needs);
+        let objects = objects.map(|(backend, need)| {
+            if is_complete || backend.at.is_some() {
+                return None;
+            }
+            let list = Properties::new().with("qom-type", "memory-backend-ram");
+            let list = list.with_those(&backend.like, |_| true);
+            Some(match need.node {
+                None => list,
+                Some(node) => list.with("host-nodes", node).with("policy", "preferred"),
+            })
+        });
+        let objects: Vec<_> = objects.collect();
+        self.write(&objects, &BTreeSet::new(), !is_complete)
     }
 
-    /// The command line with `objects` for the backends and, with `names`, what
+    /// The command line with `objects` for those backends that have one and, with `names`, what
     /// names new ones.
     fn write(
         &self,
-        objects: &[Properties],
+        objects: &[Option<Properties>],
         dropped: &BTreeSet<usize>,
         names: bool,
     ) -> Vec<OsString> {
@@ -354,6 +377,7 @@ impl QemuPlan {
         let mut added: Vec<[String; 2]> = Vec::new();
         added.extend(self.ram.clone().map(|size| ["-m".into(), size]));
         for (backend, object) in self.backends.iter().zip(objects) {
+            let Some(object) = object else { continue };
             let text = object.write("qom-type");
             match backend.at {
                 Some(at) => {
@@ -406,7 +430,7 @@ pub(super) fn check_shared_files(
 ) -> Result<(), PlanError> {
     let expanded = readconfig::expanded(arguments)?;
     let setup = Setup::read(expanded.as_deref().unwrap_or(arguments))?;
-    for backend in setup.guest_backends()? {
+    for backend in setup.all_backends()? {
         let list = &backend.properties;
         let path = list.get("mem-path").unwrap_or_default();
         let named = backend.kind() == "memory-backend-file" && !is_folder(Path::new(&path));
@@ -449,5 +473,6 @@ pub(super) fn injected(
             reason: format!("{reason}; without --inject it is replaced"),
         });
     }
-    Ok((needs(&named, asked)?, setup.left_to_the_kernel()))
+    let notes = setup.left_to_the_kernel(&named);
+    Ok((needs(&named, asked)?, notes))
 }

@@ -31,6 +31,8 @@ pub(super) struct Setup {
     pub(super) machine_backend: Option<String>,
     /// Each `-numa node`.
     pub(super) nodes: Vec<Listed>,
+    /// The backends that `-device pc-dimm,memdev=` names.
+    dimms: Vec<String>,
     /// Each `-mem-path`, by argument.
     pub(super) mem_paths: Vec<usize>,
     /// Each `-mem-prealloc`, by argument.
@@ -81,6 +83,12 @@ impl Setup {
                     self.backends.push(listed);
                 }
             }
+            ("device", Some(value)) => {
+                // What cannot be read is another device, or QEMU's to refuse.
+                let list = read(option, value, "driver").ok();
+                let dimm = list.filter(|list| list.get("driver").as_deref() == Some("pc-dimm"));
+                self.dimms.extend(dimm.and_then(|list| list.get("memdev")));
+            }
             ("numa", Some(value)) => {
                 let listed = Listed {
                     at: option.at + 1,
@@ -105,8 +113,7 @@ impl Setup {
         );
         ids.extend(self.machine_backend.clone());
         let find = |id: String| {
-            let mut backends = self.backends.iter();
-            let found = backends.find(|backend| backend.id() == id);
+            let found = self.backend(&id);
             found.ok_or_else(|| PlanError::Backend {
                 id,
                 reason: "no -object of the command line has this id".into(),
@@ -128,14 +135,33 @@ impl Setup {
         Ok(found)
     }
 
-    /// Backends that no node and no machine names are memory of devices: DIMMs, shared
-    /// memory, persistent memory. One note each.
-    pub(super) fn left_to_the_kernel(&self) -> Vec<String> {
+    fn backend(&self, id: &str) -> Option<&Listed> {
+        self.backends.iter().find(|backend| backend.id() == id)
+    }
+
+    /// The backends of DIMMs that are in the machine from the start, beside the guest's own memory.
+    pub(super) fn dimm_backends(&self) -> Vec<&Listed> {
         let guest = self.guest_backends().unwrap_or_default();
+        let dimms = self.dimms.iter().filter_map(|id| self.backend(id));
+        dimms
+            .filter(|dimm| !guest.iter().any(|one| one.at == dimm.at))
+            .collect()
+    }
+
+    /// Those of the guest's own memory, then those of DIMMs.
+    pub(super) fn all_backends(&self) -> Result<Vec<&Listed>, PlanError> {
+        let mut all = self.guest_backends()?;
+        all.extend(self.dimm_backends());
+        Ok(all)
+    }
+
+    /// Backends that are not `taken` are memory of devices: shared memory, persistent memory,
+    /// DIMMs where they are not taken. One note each.
+    pub(super) fn left_to_the_kernel(&self, taken: &[&Listed]) -> Vec<String> {
         let devices = self
             .backends
             .iter()
-            .filter(|backend| !guest.iter().any(|one| one.at == backend.at));
+            .filter(|backend| !taken.iter().any(|one| one.at == backend.at));
         devices
             .map(|backend| {
                 format!(

@@ -384,3 +384,73 @@ fn kata_starts_on_the_pool() {
         assert_eq!(plan.ordinary(), Ordinary::Arguments(arguments), "{memory}");
     }
 }
+
+#[test]
+fn dimms_come_from_the_pool_beside_the_guests_own_memory() {
+    let dimms = "-object memory-backend-file,id=d0,size=1G,mem-path=/dev/hugepages,host-nodes=1,policy=bind \
+        -device pc-dimm,id=dimm0,memdev=d0 \
+        -object memory-backend-ram,id=pmem,size=1G -device nvdimm,memdev=pmem";
+    let on_the_pool = "-object memory-backend-file,id=d0,size=1G,host-nodes=1,policy=bind,mem-path=/proc/self/fd/FD,share=on \
+        -device pc-dimm,id=dimm0,memdev=d0 \
+        -object memory-backend-ram,id=pmem,size=1G -device nvdimm,memdev=pmem";
+    let own = "-object memory-backend-file,id=pc.ram,size=2147483648,x-use-canonical-path-for-ramblock-id=off,\
+        mem-path=/proc/self/fd/3,share=on -machine memory-backend=pc.ram";
+    let seen = plan(&format!("-m 2G,slots=4,maxmem=8G {dimms}"), &[]).unwrap();
+    let need = |gib: u64, node| Need {
+        bytes: gib << 30,
+        node,
+    };
+    assert_eq!(seen.needs(), [need(2, None), need(1, Some(1))]);
+    assert_eq!(
+        joined(&seen.with_memory(&files(2))),
+        joined(&words(&format!(
+            "-m 2G,slots=4,maxmem=8G {} {own}",
+            on_the_pool.replace("FD", "5")
+        )))
+    );
+    let line = words(&format!("-m 2G,slots=4,maxmem=8G {dimms}"));
+    assert_eq!(seen.ordinary(), Ordinary::Arguments(line));
+    assert_eq!(seen.notes().len(), 1, "{:?}", seen.notes());
+    assert!(seen.notes()[0].contains("pmem is a device's"));
+
+    // New nodes stay what an ordinary start needs, and its DIMMs are as they were.
+    let seen = plan(&format!("-m 2G,slots=4,maxmem=8G {dimms}"), &["1G", "1G@1"]).unwrap();
+    assert_eq!(seen.needs().len(), 3);
+    let Ordinary::Arguments(ordinary) = seen.ordinary() else {
+        panic!("arguments")
+    };
+    let expected = format!(
+        "-m 2G,slots=4,maxmem=8G {dimms} -object memory-backend-ram,id=firstlight0,size=1073741824 \
+         -object memory-backend-ram,id=firstlight1,size=1073741824,host-nodes=1,policy=preferred \
+         -numa node,nodeid=0,memdev=firstlight0 -numa node,nodeid=1,memdev=firstlight1"
+    );
+    assert_eq!(joined(&ordinary), joined(&words(&expected)));
+    // One that the command line does not have is QEMU's to refuse.
+    let missing = plan("-m 1G -device pc-dimm,memdev=none", &[]).unwrap();
+    assert_eq!(missing.needs().len(), 1);
+}
+
+#[test]
+fn a_dimm_that_others_read_is_refused_and_one_beside_served_memory_is_noted() {
+    let managed = |memory: &str, dimm: &str| {
+        let line = format!(
+            "-m 1G -machine q35,memory-backend=r -object {memory},id=r,size=1G \
+             -object {dimm},id=d,size=1G -device pc-dimm,memdev=d"
+        );
+        Plan::managed(OsStr::new("qemu-system-x86_64"), &words(&line))
+    };
+    let file = "memory-backend-file,mem-path=/dev/shm/theirs,share=on";
+    let error = managed("memory-backend-ram", file).unwrap_err().to_string();
+    assert!(
+        error.contains("d: its file /dev/shm/theirs is for others"),
+        "{error}"
+    );
+    let served = managed("memory-backend-memfd,share=on", "memory-backend-ram");
+    let served = served.unwrap().expect("a guest");
+    assert!(served.is_injected());
+    assert!(
+        served.notes()[0].contains("d is a device's"),
+        "{:?}",
+        served.notes()
+    );
+}
