@@ -28,7 +28,8 @@ fn check(document: &Value, page: &str) {
         })
         .collect();
     let expected = [32_u64 << 20, 64 << 20].into_iter().flat_map(|bytes| {
-        ["floor", "prealloc", "pool"].map(|variant| (Some(bytes), Some(variant), Some(2)))
+        ["floor", "prealloc", "prealloc-threads", "prefault", "pool"]
+            .map(|variant| (Some(bytes), Some(variant), Some(2)))
     });
     assert_eq!(seen, expected.collect::<Vec<_>>());
     for row in rows {
@@ -103,7 +104,15 @@ fn starts_while_memory_is_filled_and_starts_on_pinned_memory() {
     let document = common::document(&[&common[..], &filling].concat());
     let rows = document["rows"].as_array().expect("rows");
     let variants: Vec<_> = rows.iter().map(|row| row["variant"].as_str()).collect();
-    let names = ["floor", "prealloc", "pool", "floor-filling", "pool-filling"];
+    let names = [
+        "floor",
+        "prealloc",
+        "prealloc-threads",
+        "prefault",
+        "pool",
+        "floor-filling",
+        "pool-filling",
+    ];
     assert_eq!(variants, names.map(Some));
     if let Err(error) = hugepages::SetAside::new(HUGE, 32) {
         return skip("hugepages", error);

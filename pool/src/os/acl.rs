@@ -1,6 +1,7 @@
 //! Access control lists of files: users and groups by number, besides owner and group.
 
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
@@ -41,6 +42,17 @@ pub fn read_write(path: &Path, others: &Others<'_>) -> io::Result<()> {
     let list = list(others);
     rustix::fs::setxattr(path, NAME, &list, XattrFlags::empty())?;
     Ok(())
+}
+
+/// Leaves a file its mode alone: a list that is there would keep its group out, whatever the mode says of it.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn clear(path: &Path) -> io::Result<()> {
+    match rustix::fs::removexattr(path, NAME) {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn list(others: &Others<'_>) -> Vec<u8> {
@@ -115,5 +127,16 @@ mod tests {
         read_write(path, &nobody).unwrap();
         assert_eq!(mode(), 0o600, "nor by its group");
         rustix::fs::getxattr(path, NAME, &mut seen).unwrap_err();
+
+        nobody.groups = &[70_003];
+        read_write(path, &nobody).unwrap();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
+        rustix::fs::getxattr(path, NAME, &mut seen).unwrap();
+        for _ in 0..2 {
+            clear(path).unwrap();
+            rustix::fs::getxattr(path, NAME, &mut seen).unwrap_err();
+            assert_eq!(mode(), 0o666);
+        }
+        clear(Path::new("/no/such/file")).unwrap_err();
     }
 }

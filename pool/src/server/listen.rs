@@ -103,17 +103,15 @@ impl Listener {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let failed = |error: rustix::io::Errno| {
-            ServeError::socket(format!("listen at {}", path.display()), error)
-        };
+        let failed =
+            |error: io::Error| ServeError::socket(format!("listen at {}", path.display()), error);
         let group = rules.group();
         if let Some(group) = group {
             let group = Some(Gid::from_raw(group));
-            rustix::fs::chown(path, None, group).map_err(failed)?;
+            rustix::fs::chown(path, None, group).map_err(|error| failed(error.into()))?;
         }
-        let mode = |mode| rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed);
         let Some(admitted) = rules.admitted() else {
-            return mode(0o666);
+            return open_by_mode(path, 0o666).map_err(failed);
         };
         // Without `group` in the rules the file's is the daemon's own, or one of former rules.
         let others = Others {
@@ -126,11 +124,12 @@ impl Listener {
         }
         // Not on this file system, or too many to be listed: those that may do nothing are sent away.
         let is_empty = admitted.users.is_empty() && admitted.groups.is_empty();
-        mode(match (is_empty, group) {
+        let mode = match (is_empty, group) {
             (true, None) => 0o600,
             (true, Some(_)) => 0o660,
             (false, _) => 0o666,
-        })
+        };
+        open_by_mode(path, mode).map_err(failed)
     }
 
     /// Ends it but for its descriptor, which goes with this process.
@@ -149,7 +148,7 @@ impl Listener {
         } else {
             // The service manager listens on: whom the next configuration admits is not known, and each
             // client starts the daemon that reads it.
-            let _ = rustix::fs::chmod(path, Mode::from_raw_mode(0o666));
+            let _ = open_by_mode(path, 0o666);
         }
     }
 
@@ -169,6 +168,13 @@ impl Listener {
             }
         }
     }
+}
+
+/// Whoever a mode allows may connect, whatever a list of former rules says. The mode comes first: with the list
+/// goes what it allowed beyond that.
+fn open_by_mode(path: &Path, mode: u32) -> io::Result<()> {
+    rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
+    acl::clear(path)
 }
 
 fn set_nonblocking(socket: &OwnedFd) -> rustix::io::Result<()> {

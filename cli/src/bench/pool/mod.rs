@@ -28,7 +28,7 @@ use guest::Bench;
 use own_daemon::{Kind, OwnDaemon};
 use record::{AtOnce, Record, Run, TakeRoundTrip, Variant};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use starts::{floor, fresh, fresh_start, pooled, pooled_start, set_aside};
+use starts::{floor, fresh, fresh_start, pooled, pooled_start, prefaulted, set_aside};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -177,7 +177,9 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
                 return Ok(record);
             }
             runs.push(Run::new(Variant::Floor, floor(&bench)?, None));
-            runs.push(fresh(&bench, page, size.bytes)?);
+            runs.push(fresh(&bench, page, size.bytes, Variant::Prealloc)?);
+            runs.push(fresh(&bench, page, size.bytes, Variant::PreallocThreads)?);
+            runs.push(prefaulted(&bench, page, size.bytes)?);
             daemon.fill(size.bytes, 1)?;
             runs.push(pooled(&bench, &mut daemon, size.bytes)?);
             daemon.empty(size.bytes)?;
@@ -250,7 +252,7 @@ impl Crowd {
             }
             let arguments = || bench.silent_arguments(self.bytes);
             let starts =
-                (0..self.guests).map(|_| Ok(fresh_start(bench, page, self.bytes, arguments())));
+                (0..self.guests).map(|_| Ok(fresh_start(bench, page, self.bytes, 1, arguments())));
             let fresh = bench.time_all(starts, Instant::now())?;
             daemon.fill(self.bytes, self.guests)?;
             let begin = Instant::now();

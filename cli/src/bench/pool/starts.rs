@@ -5,9 +5,12 @@ use super::own_daemon::OwnDaemon;
 use super::record::{Run, Variant};
 use crate::failure::Failure;
 use firstlight_pool::launch::{AllocateOptions, Backing, Need, Plan, Start, allocate};
-use firstlight_pool::os::hugepages;
+use firstlight_pool::os::{hugepages, memory_file};
 use firstlight_pool::protocol::PageSize;
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Memory of the floor.
@@ -25,6 +28,7 @@ pub(super) fn fresh_start(
     bench: &Bench,
     page: PageSize,
     bytes: u64,
+    threads: u32,
     mut arguments: Vec<OsString>,
 ) -> Start {
     let pages = match page {
@@ -33,15 +37,84 @@ pub(super) fn fresh_start(
         PageSize::Transparent => "memory-backend-memfd,",
     };
     arguments.extend(["-machine", "memory-backend=fresh", "-object"].map(OsString::from));
-    arguments.push(format!("{pages}id=fresh,size={bytes},share=on,prealloc=on").into());
+    // One thread is what QEMU takes where nothing is said.
+    let threads = match threads {
+        1 => String::new(),
+        more => format!(",prealloc-threads={more}"),
+    };
+    arguments.push(format!("{pages}id=fresh,size={bytes},share=on,prealloc=on{threads}").into());
     Start::new(bench.qemu(), arguments)
 }
 
-/// The same, timed.
-pub(super) fn fresh(bench: &Bench, page: PageSize, bytes: u64) -> Result<Run, Failure> {
-    let start = fresh_start(bench, page, bytes, bench.arguments(bytes));
+/// The same, timed: with one thread that zeroes, or one a CPU.
+pub(super) fn fresh(
+    bench: &Bench,
+    page: PageSize,
+    bytes: u64,
+    variant: Variant,
+) -> Result<Run, Failure> {
+    let threads = if variant == Variant::PreallocThreads {
+        cpus()
+    } else {
+        1
+    };
+    let start = fresh_start(bench, page, bytes, threads, bench.arguments(bytes));
     let timed = bench.time(start, Instant::now())?;
-    Ok(Run::new(Variant::Prealloc, timed, None))
+    Ok(Run::new(variant, timed, None))
+}
+
+/// CPUs of this machine, as a thread for each is started.
+pub(super) fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1))
+}
+
+/// Bytes that a thread has zeroed at once: few, so that all are done at the same time.
+const CHUNK_BYTES: u64 = 32 << 20;
+
+/// A guest on memory that the kernel zeroes for all CPUs at once before it is started: what a VMM can do
+/// that prefaults as fast as the machine allows.
+pub(super) fn prefaulted(bench: &Bench, page: PageSize, bytes: u64) -> Result<Run, Failure> {
+    let begin = Instant::now();
+    let huge = (page != PageSize::Transparent).then(|| page.bytes());
+    let file = prefault(huge, bytes).map_err(Failure::pool_at("prefault"))?;
+    let mut arguments = bench.arguments(bytes);
+    arguments.extend(["-machine", "memory-backend=fresh", "-object"].map(OsString::from));
+    let number = file.as_raw_fd();
+    arguments.push(
+        format!(
+            "memory-backend-file,id=fresh,size={bytes},share=on,mem-path=/proc/self/fd/{number}"
+        )
+        .into(),
+    );
+    let start = Start::new(bench.qemu(), arguments).with(file);
+    let timed = bench.time(start, begin)?;
+    Ok(Run::new(Variant::Prefault, timed, None))
+}
+
+fn prefault(huge: Option<u64>, bytes: u64) -> io::Result<OwnedFd> {
+    let file = memory_file::unnamed(c"prefault", huge)?;
+    memory_file::set_length(&file, bytes)?;
+    let next = AtomicU64::new(0);
+    let work = || -> io::Result<()> {
+        loop {
+            let at = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
+            if at >= bytes {
+                return Ok(());
+            }
+            let length = usize::try_from((bytes - at).min(CHUNK_BYTES));
+            let length = length.map_err(|_| io::ErrorKind::InvalidInput)?;
+            memory_file::populate(&file, at, length)?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cpus()).map(|_| scope.spawn(work)).collect();
+        let done = threads.into_iter().map(|thread| {
+            let died = |_| Err(io::Error::other("a thread that prefaults died"));
+            thread.join().unwrap_or_else(died)
+        });
+        done.collect::<io::Result<()>>()
+    })?;
+    Ok(file)
 }
 
 /// A guest on memory of the pool, which is taken here.

@@ -1,12 +1,13 @@
 //! Users that take more than their share of connections and of the daemon's time.
 
-use super::kit::{Daemon, another_user, take, until, user_of_group};
+use super::kit::{Daemon, another_user, is_root, take, until, user_of_group};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, StatusQuery, packet, packet::PacketError,
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Signal;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -107,6 +108,33 @@ fn users_that_may_not_allocate_hold_no_connection() {
         Client::connect(&socket).unwrap().status().unwrap_err()
     });
     assert!(shown.to_string().contains("denied"), "{shown}");
+}
+
+/// Where any user may connect, because a cgroup has a quota, a list of former rules would keep the group's members out.
+#[test]
+fn a_list_of_former_rules_keeps_no_member_out() {
+    if !is_root() {
+        return;
+    }
+    let class = "[[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 1\n";
+    let daemon = Daemon::start(&format!("access = {{ observers = \"65200\" }}\n{class}"));
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(daemon.path(), open).unwrap();
+    let socket = daemon.socket();
+    let sees = |group| {
+        user_of_group(TENANTS[0], group, || {
+            Client::connect(&socket).is_ok_and(|mut pool| pool.status().is_ok())
+        })
+    };
+    assert!(sees(65200), "an observer");
+    assert!(!sees(65201), "a stranger");
+    let quota = "[[quota]]\ncgroup = \"/no such cgroup\"\nbytes = \"2M\"\n";
+    super::kit::write_config(
+        daemon.path(),
+        &format!("access = {{ group = \"65201\" }}\n{class}{quota}"),
+    );
+    daemon.signal(Signal::HUP);
+    until("a member of the group is served", || sees(65201));
 }
 
 /// The kernel lets those connect that the rules name, and the rules of now.

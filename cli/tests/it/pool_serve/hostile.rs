@@ -1,6 +1,7 @@
 //! Clients that do not keep to the protocol: answered or dropped, and no other client notices.
 
 use super::kit::{Daemon, take, until};
+use super::manager::activated_by;
 use firstlight_pool::client::Client;
 use firstlight_pool::os::need::skip;
 use firstlight_pool::os::passrights;
@@ -173,6 +174,34 @@ fn no_descriptor_reaches_the_daemon() {
     assert_eq!(refusal(&rude), RefusalCode::BadRequest);
     assert!(packet::receive(&rude, 100, 0).is_err(), "hung up");
     is_served(&daemon);
+}
+
+/// The manager's own socket refuses none until a daemon has it: what came before is looked at.
+#[test]
+fn a_descriptor_that_was_sent_before_the_daemon_started_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("activated.sock");
+    let file = tempfile::tempfile().unwrap();
+    let question = Request::Status(StatusQuery::default()).encode().unwrap();
+    let mut early = None;
+    let first = || {
+        let end = connect(&socket).unwrap();
+        packet::send(&end, &question, &[file.as_fd()]).unwrap();
+        early = Some(end);
+    };
+    let Some(_child) = activated_by(folder.path(), &socket, POOL, first) else {
+        return;
+    };
+    let early = early.unwrap();
+    assert_eq!(refusal(&early), RefusalCode::BadRequest);
+    assert!(packet::receive(&early, 100, 0).is_err(), "hung up");
+    let late = connect(&socket).unwrap();
+    if passrights::refuse(&late).is_err() {
+        return skip("passrights", "this kernel lets all descriptors through");
+    }
+    packet::send(&late, &question, &[file.as_fd()]).unwrap_err();
+    packet::send(&late, &question, &[]).unwrap();
+    packet::receive(&late, MOST_REPLY_BYTES, 0).unwrap();
 }
 
 #[test]

@@ -28,6 +28,16 @@ impl Drop for Killed {
 
 /// A daemon on a socket that the service manager listens on, once it answers.
 pub(crate) fn activated(folder: &Path, socket: &Path, config: &str) -> Option<Killed> {
+    activated_by(folder, socket, config, || {})
+}
+
+/// The same, after `first` has connected while no daemon runs.
+pub(crate) fn activated_by(
+    folder: &Path,
+    socket: &Path,
+    config: &str,
+    first: impl FnOnce(),
+) -> Option<Killed> {
     write_config(folder, config);
     let child = Command::new("systemd-socket-activate")
         .arg("--seqpacket")
@@ -43,6 +53,7 @@ pub(crate) fn activated(folder: &Path, socket: &Path, config: &str) -> Option<Ki
         return None;
     };
     until("the activator listens", || socket.exists());
+    first();
     until("a daemon answers", || {
         Client::connect(socket).is_ok_and(|mut pool| pool.status().is_ok())
     });
