@@ -97,9 +97,12 @@ fn a_configuration_that_fails_half_way_changes_nothing() {
         || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).map(Iterator::count);
     let most = descriptors().unwrap() - spare.len();
     drop(spare);
-    until("all are closed", || {
-        client.status().unwrap().gauges.connections == 1 && descriptors().unwrap() <= most
-    });
+    let mut all_are_closed = || {
+        until("all are closed", || {
+            client.status().unwrap().gauges.connections == 1 && descriptors().unwrap() <= most
+        });
+    };
+    all_are_closed();
     let may = |allowed: bool| {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(daemon.path(), open).unwrap();
@@ -108,6 +111,7 @@ fn a_configuration_that_fails_half_way_changes_nothing() {
         assert_eq!(seen.is_ok(), allowed, "{seen:?}");
     };
     may(false);
+    all_are_closed();
     daemon.signal(Signal::HUP);
     said.until("configuration read again");
     let status = client.status().unwrap();
