@@ -19,7 +19,8 @@ pub fn bytes(bytes: u64) -> String {
     }
     let half = (1 << (10 * unit)) / 2;
     let mut tenths = (u128::from(bytes) * 10 + half) >> (10 * unit);
-    let rounds_up = tenths >= 10_240 && unit + 1 < UNITS.len();
+    // 2^64 bytes are 16 EiB: past the largest unit nothing rounds up.
+    let rounds_up = tenths >= 10_240;
     let unit = if rounds_up { unit + 1 } else { unit };
     tenths = if rounds_up { 10 } else { tenths };
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])

@@ -374,3 +374,18 @@ fn no_inode_leaves_before_its_mark_and_no_lease_begins_that_the_next_daemon_does
     assert!(at(Step::Record) < at(Step::Send) && at(Step::MakePipe) < at(Step::Record));
     assert_eq!(at(Step::Send), Some(Allocation::STEPS.len() - 1));
 }
+
+#[test]
+fn who_is_refused_is_told_as_which_user_and_what_would_let_it_in() {
+    let peer = Peer {
+        pid: 1,
+        uid: 4711,
+        user: 4711,
+        gid: 4711,
+        groups: Vec::new(),
+        cgroup: None,
+    };
+    let text = denied(&peer);
+    assert!(text.starts_with("user 4711 is "), "{text}");
+    assert!(text.contains("group") && text.contains("quota"), "{text}");
+}

@@ -196,3 +196,22 @@ pub(super) fn class_of(keys: &[Key], bytes: u64, block_bytes: u64) -> Option<Key
     let first = fitting.next().copied();
     first.filter(|_| fitting.next().is_none())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_lease_that_is_forgotten_no_descriptor_is_kept() {
+        let mut keeper = Keeper {
+            on: true,
+            most: 2,
+            kept: BTreeSet::new(),
+            refused: 0,
+        };
+        keeper.had_lease(7);
+        keeper.had_lease(8);
+        keeper.forget_lease(7);
+        assert_eq!(keeper.kept, BTreeSet::from([lease_name(8)]));
+    }
+}
