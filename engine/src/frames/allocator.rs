@@ -5,7 +5,7 @@ use super::cpu::cache::CpuCache;
 use super::cpu::drain::DrainRequest;
 use super::cpu::slot::{CpuEvents, CpuSlot};
 use super::error::{AllocError, BlockError, CpuError, RangeError};
-use super::find::{Frames, NoCache};
+use super::find::Frames;
 use super::hooks::Hooks;
 use super::isolation::{IsolateError, Isolation};
 use super::metadata::Metadata;
@@ -174,14 +174,14 @@ impl<'m> Frames<'m> {
     /// Node and zone of the request have the same meaning as for [`Frames::allocate`].
     /// [`Frames::free_frames`] frees them, whole or in parts.
     ///
-    /// Up to a huge frame they are the start of the smallest block that holds them, the rest of which is
-    /// free again at once; where there is no such block, and for zeros, frames in a row are found by a
+    /// Up to a huge frame they are the start of the smallest block that holds them, the rest of which stays
+    /// free; where there is no such block, and for zeros, frames in a row are found by a
     /// search. That takes small ranges from huge and giant frames that are broken up already
     /// for the same mobility as long as there is space in one; ranges of a huge or
     /// giant frame and more begin with a whole one if they can.
     ///
     /// # Cost
-    /// Up to a huge frame that of a block, and of a free for each block that the rest consists of.
+    /// Up to a huge frame that of a block.
     /// One search reads each word of a segment at most once, and no level below
     /// a giant or huge frame that is free, or used up, as a whole: for G giant
     /// frames, H huge frames in broken up giant frames and P words of 64 pages
@@ -215,8 +215,7 @@ impl<'m> Frames<'m> {
         align_frames: u64,
         request: Request,
     ) -> Result<FrameRange, AllocError> {
-        range::contiguous::check(frames, align_frames)?;
-        self.allocate_frames_near(None, frames, align_frames, request, &mut NoCache)
+        self.allocate_frames_uncached(frames, align_frames, request)
     }
 
     /// Allocates the frames of `range`, all of them or none: any start and
@@ -260,13 +259,6 @@ impl<'m> Frames<'m> {
     /// [`RangeError::NotAllocated`] name the first frame that is at fault; nothing is changed
     /// then, unless another CPU frees some of it at the same moment.
     pub fn free_frames(&self, range: FrameRange) -> Result<(), RangeError> {
-        // A block as such. What is wrong with one that is refused, the checks of a range say.
-        if let Some(order) = Order::of_frames(range.count())
-            && range.start().is_aligned(order)
-            && self.nodes.free(range.start(), order).is_ok()
-        {
-            return Ok(());
-        }
         range::free(&self.nodes, range)
     }
 

@@ -12,6 +12,7 @@ use super::metadata::Metadata;
 use super::range;
 use super::range::contiguous::NotZeroed;
 use super::request::Request;
+use super::search::BlockRequest;
 use super::zone::segment::ZoneSegment;
 use super::zone::{Nodes, Reach};
 use crate::addr::{Frame, FrameRange};
@@ -112,12 +113,34 @@ impl Frames<'_> {
     pub(super) fn allocate_uncached(&self, request: Request) -> Result<Frame, AllocError> {
         let first = self.first_node(None, &request)?;
         if !request.is_zeroed()
-            && let Some(found) = self.nodes.allocate_at_hint(first, &request)
+            && let Some(found) =
+                self.nodes
+                    .allocate_at_hint(first, &request, BlockRequest::of(&request, None))
         {
             self.nodes.prepare(&[found], request.order());
             return Ok(found);
         }
         self.allocate_from(first, request, &mut NoCache)
+    }
+
+    /// Takes frames in a row, likewise: next to the last ones if these are free.
+    #[inline]
+    pub(super) fn allocate_frames_uncached(
+        &self,
+        frames: u64,
+        align_frames: u64,
+        request: Request,
+    ) -> Result<FrameRange, AllocError> {
+        range::contiguous::check(frames, align_frames)?;
+        let first = self.first_node(None, &request)?;
+        if let Some(want) = range::cut::of(frames, align_frames, &request)
+            && let Some(start) = self.nodes.allocate_at_hint(first, &request, want)
+        {
+            let row = FrameRange::of(start, frames);
+            self.nodes.prepare_range(row);
+            return Ok(row);
+        }
+        self.allocate_frames_from(first, frames, align_frames, request, &mut NoCache)
     }
 
     /// Takes a block, nearest to `near` where the request prefers no node.
@@ -209,27 +232,33 @@ impl Frames<'_> {
     }
 
     /// Takes frames in a row, likewise.
-    pub(crate) fn allocate_frames_near<O: Own>(
+    pub(crate) fn allocate_frames_near(
         &self,
         near: Option<NodeId>,
         frames: u64,
         align_frames: u64,
         request: Request,
-        own: &mut O,
+        own: &mut impl Own,
     ) -> Result<FrameRange, AllocError> {
         let first = self.first_node(near, &request)?;
+        self.allocate_frames_from(first, frames, align_frames, request, own)
+    }
+
+    /// Takes frames in a row, nearest to `first`.
+    #[inline(never)]
+    fn allocate_frames_from(
+        &self,
+        first: NodeId,
+        frames: u64,
+        align_frames: u64,
+        request: Request,
+        own: &mut impl Own,
+    ) -> Result<FrameRange, AllocError> {
         let align_frames = align_frames.max(request.order().frames());
         let nodes = &self.nodes;
-        // A CPU with a cache has tried that.
-        let cut = if O::SLOTS == 0 {
-            range::cut::order(frames, align_frames, &request)
-        } else {
-            None
-        };
+        let cut = range::cut::of(frames, align_frames, &request);
         let find = |reach| {
-            let cut = cut.and_then(|order| {
-                range::cut::allocate(nodes, first, frames, &request.with_order(order))
-            });
+            let cut = cut.and_then(|want| range::cut::allocate(nodes, first, &request, want));
             cut.map(Ok).or_else(|| {
                 range::contiguous::allocate(
                     nodes,

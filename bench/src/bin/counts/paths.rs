@@ -69,14 +69,56 @@ pub(crate) const ALL: &[Path] = &[
     path("100_frames_1000", || {
         with_frames(|frames| rows(frames, 100))
     }),
-    path("3_frames_beside_holes_1000", || {
-        with_holes(|frames| rows(frames, 3))
-    }),
-    path("100_frames_beside_holes_1000", || {
-        with_holes(|frames| rows(frames, 100))
-    }),
     path("512_frames_1000", || {
         with_frames(|frames| rows(frames, 512))
+    }),
+    path("3_frames_beside_holes_1000", || {
+        with_holes(64, |frames| rows(frames, 3))
+    }),
+    path("21_frames_beside_holes_1000", || {
+        with_holes(64, |frames| rows(frames, 21))
+    }),
+    path("100_frames_beside_holes_1000", || {
+        with_holes(64, |frames| rows(frames, 100))
+    }),
+    path("512_frames_beside_holes_1000", || {
+        with_holes(64, |frames| rows(frames, 512))
+    }),
+    path("3_frames_1g_1000", || {
+        with_frames_of(1, |frames| rows(frames, 3))
+    }),
+    path("21_frames_1g_1000", || {
+        with_frames_of(1, |frames| rows(frames, 21))
+    }),
+    path("100_frames_1g_1000", || {
+        with_frames_of(1, |frames| rows(frames, 100))
+    }),
+    path("512_frames_1g_1000", || {
+        with_frames_of(1, |frames| rows(frames, 512))
+    }),
+    path("3_frames_beside_holes_1g_1000", || {
+        with_holes(1, |frames| rows(frames, 3))
+    }),
+    path("21_frames_beside_holes_1g_1000", || {
+        with_holes(1, |frames| rows(frames, 21))
+    }),
+    path("100_frames_beside_holes_1g_1000", || {
+        with_holes(1, |frames| rows(frames, 100))
+    }),
+    path("512_frames_beside_holes_1g_1000", || {
+        with_holes(1, |frames| rows(frames, 512))
+    }),
+    path("3_frames_of_free_64g_1000", || {
+        with_free(64, |frames| rows(frames, 3))
+    }),
+    path("100_frames_of_free_64g_1000", || {
+        with_free(64, |frames| rows(frames, 100))
+    }),
+    path("3_frames_of_free_1g_1000", || {
+        with_free(1, |frames| rows(frames, 3))
+    }),
+    path("100_frames_of_free_1g_1000", || {
+        with_free(1, |frames| rows(frames, 100))
     }),
     path("cpu_page_pairs_1000", || with_cpu(cached_pairs::<0>)),
     path("cpu_huge_pairs_1000", || with_cpu(cached_pairs::<9>)),
@@ -89,6 +131,15 @@ pub(crate) const ALL: &[Path] = &[
     path("cpu_10_frames_1000", || with_cpu(|cpu| pieces(cpu, 10, 1))),
     path("cpu_1_frame_aligned_512_1000", || {
         with_cpu(|cpu| pieces(cpu, 1, 512))
+    }),
+    path("cpu_512_frames_1000", || {
+        with_cpu(|cpu| pieces(cpu, 512, 1))
+    }),
+    path("cpu_512_frames_1g_16_cpus_1000", || {
+        with_cpus_of(1, 16, |cpu| pieces(cpu, 512, 1))
+    }),
+    path("cpu_huge_pairs_1g_16_cpus_1000", || {
+        with_cpus_of(1, 16, cached_pairs::<9>)
     }),
     path("take_page_at", || with_frames(claim)),
     path("offline_1g_of_64g", || offline(64)),
@@ -211,17 +262,31 @@ fn with_frames_of(gib: u64, path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcom
     path(&frames)
 }
 
+/// On so much memory without a machine, all of it free.
+fn with_free(gib: u64, path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
+    let span = FrameRange::new(0, gib << 18).ok_or("a span")?;
+    let mut tables = vec![MaybeUninit::uninit(); 8 << 20];
+    let frames = Frames::over(span, &mut tables)?;
+    frames.add(PhysRange::with_size(0, gib * GIB).ok_or("a range")?)?;
+    path(&frames)
+}
+
 /// Goes on with a CPU of a machine of 64 GiB.
 fn with_cpu(path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
     with_cpu_of(64, path)
 }
 
-/// Goes on with a CPU of a machine of so much memory.
+/// Goes on with the CPU of a machine of so much memory.
 fn with_cpu_of(gib: u64, path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
+    with_cpus_of(gib, 1, path)
+}
+
+/// Goes on with one of so many CPUs of a machine of so much memory.
+fn with_cpus_of(gib: u64, cpus: usize, path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
     let machine = Machine::pc(gib * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
     let mut storage = machine.storage();
-    let slots = [CpuSlot::new()];
+    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
     let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
     let frames = frames.with_cpus(&slots);
     let mut cache = CpuCache::new();
@@ -342,9 +407,9 @@ fn rows(frames: &Frames<'_>, count: u64) -> Outcome {
     counted(|| (0..1000).try_for_each(|_| pair()))?
 }
 
-/// On a machine of 64 GiB where 2,048 single pages are free among 4,096.
-fn with_holes(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
-    with_frames(|frames| {
+/// On a machine of so much memory where 2,048 single pages are free among 4,096.
+fn with_holes(gib: u64, path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
+    with_frames_of(gib, |frames| {
         let request = Request::new(Order::PAGE);
         let pages: Result<Vec<_>, _> = (0..4096).map(|_| frames.allocate(request)).collect();
         for &page in pages?.iter().step_by(2) {

@@ -97,8 +97,8 @@ pub struct Cpu<'f, 'm> {
     node: NodeId,
     /// A frame that was found to be freed twice, until a call that may fail reports it.
     freed_twice: Option<BlockError>,
-    /// Memory enough for a bump block in both zones.
-    has_bump: bool,
+    /// Memory enough in both zones to cache huge frames, and for a bump block.
+    has_huges: bool,
     /// How many huge frames had been added when that was looked at.
     added: u64,
 }
@@ -154,7 +154,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
             sources: nearest.map(|segment| Self::source(shared, node, segment, cpu)),
             node,
             freed_twice: None,
-            has_bump: false,
+            has_huges: false,
             added,
         };
         new.set_limits();
@@ -195,7 +195,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Sets how much the lists, which are empty, may hold.
     fn set_limits(&mut self) {
         let cpus = self.shared.slots.len() as u64;
-        self.has_bump = true;
+        self.has_huges = true;
         self.takes = self
             .sources
             .each_ref()
@@ -204,7 +204,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
             let segments = self.shared.nodes.segments.of_zone(source.node, source.zone);
             let frames: u64 = segments.map(ZoneSegment::managed_frames).sum();
             let lists = self.cache.of(mobility);
-            self.has_bump &= lists.reset(frames / cpus);
+            self.has_huges &= lists.reset(frames / cpus);
             lists.take_window(self.takes[mobility as usize]);
         }
     }

@@ -7,8 +7,9 @@ use crate::frames::error::{AllocError, BlockError, RangeError};
 use crate::frames::range;
 use crate::frames::range::cut::order_of;
 use crate::frames::request::Request;
+use crate::frames::segment::give::Refused;
 use crate::frames::word::Mobility;
-use crate::frames::word::geometry::{Block, HUGE_FRAMES, blocks, blocks_down, blocks_up_to};
+use crate::frames::word::geometry::{Block, blocks, blocks_up_to};
 
 impl Cpu<'_, '_> {
     /// Allocates `frames` frames in a row, the first a multiple of `align_frames`, as
@@ -53,6 +54,7 @@ impl Cpu<'_, '_> {
         let align_frames = align_frames.max(request.order().frames());
         if let Some(order) = order_of((frames - 1) | (align_frames - 1))
             && !request.is_zeroed()
+            && self.caches(order)
             && let Some(start) = self.cut_free(&request, order, frames)
         {
             return Ok(FrameRange::of(start, frames));
@@ -134,28 +136,25 @@ impl Cpu<'_, '_> {
         }
     }
 
-    /// Gives back a part of a block that was allocated, past all lists.
+    /// Gives back a part of a huge frame that was allocated, past all lists.
     fn give_shared(&mut self, part: FrameRange) {
         let nodes = &self.shared.nodes;
         let Some(segment) = nodes.segments.at(part.start()) else {
             return;
         };
-        let mut given = 0;
-        if let Some(online) = segment.online() {
-            // The largest first: the others are part of its huge frame then.
-            for block in blocks_down(part) {
-                match (online.give(block), Order::new(block.order)) {
-                    (Ok(()), _) => given += block.frames().cast_signed(),
-                    (Err(_), Some(order)) => {
-                        let frame = block.start;
-                        let error = BlockError::FreedTwice { frame, order };
-                        self.freed_twice.get_or_insert(error);
-                    }
-                    (Err(_), None) => {}
-                }
+        let Some(online) = segment.online() else {
+            return;
+        };
+        let given = match online.give_part(part) {
+            Ok(()) => part.count(),
+            Err(Refused { given_frames, .. }) => {
+                let (frame, order) = (part.start(), Order::PAGE);
+                let error = BlockError::FreedTwice { frame, order };
+                self.freed_twice.get_or_insert(error);
+                given_frames
             }
-        }
-        nodes.count(segment, given);
+        };
+        nodes.count(segment, given.cast_signed());
     }
 
     /// Keeps an error that the next call to free or drain reports.
@@ -183,7 +182,8 @@ impl Cpu<'_, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn free_frames_slow(&mut self, range: FrameRange) -> Result<(), RangeError> {
-        if !(1..=u64::from(HUGE_FRAMES)).contains(&range.count()) {
+        let is_cached = |order| self.caches(order);
+        if !order_of(range.count().wrapping_sub(1)).is_some_and(is_cached) {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();

@@ -70,6 +70,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 self.slot.count(CpuEvent::Refill);
                 found = match order.get() {
                     0 => self.refill_pages(&request),
+                    HUGE_ORDER if most == 0 => None,
                     HUGE_ORDER => self.refill_huges(mobility),
                     _ => self.refill_blocks(mobility, order),
                 };
@@ -79,6 +80,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
             }
         }
         self.allocate_shared(request)
+    }
+
+    /// Whether a list may have blocks of this order: huge frames only where there is much memory for each CPU.
+    #[inline]
+    pub(super) fn caches(&self, order: Order) -> bool {
+        order.get() < HUGE_ORDER + u8::from(self.has_huges)
     }
 
     /// The block on top of a list.
@@ -146,7 +153,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
             shared.nodes.count_zone(node, zone, -i64::from(taken));
             return self.pop(mobility, 0);
         }
-        if !self.has_bump || !self.may_cache(request, HUGE_FRAMES.into()) {
+        if !self.has_huges || !self.may_cache(request, HUGE_FRAMES.into()) {
             return None;
         }
         let moving = slot.begin_move(HUGE_FRAMES.into());
@@ -193,11 +200,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if larger == order.get() {
             return None;
         }
-        let want = BlockRequest {
-            order: larger,
-            mobility,
-            known: None,
-        };
+        let want = BlockRequest::block(larger, mobility);
         let mut segments = shared.nodes.segments.of_zone(source.node, source.zone);
         let taken = self.cache.refill(slot, mobility, order, |space| {
             // Only where huge frames are split already: none is opened for it.
@@ -226,10 +229,15 @@ impl<'f, 'm> Cpu<'f, 'm> {
     #[inline(never)]
     pub(super) fn free_slow(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
         self.poll();
+        // The fast way did not cache it: with little memory for each CPU, nothing does.
+        if order.get() == HUGE_ORDER && !self.has_huges {
+            return self.free_shared(frame, order);
+        }
         self.free_any(frame, order)
     }
 
     /// A block of any order, wherever it lies.
+    #[inline]
     pub(super) fn free_any(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
         if order.get() <= HUGE_ORDER
             && frame.is_aligned(order)

@@ -1,11 +1,12 @@
 //! Up to a huge frame of frames, anywhere: the start of the smallest block that holds them.
 //!
-//! It costs what a block does, however finely memory is broken up: no range is tried frame by frame. What is left of the
-//! block is free again at once.
+//! It costs what a block does, however finely memory is broken up: no range is tried frame by frame. The rest of the
+//! block stays free.
 
 use crate::addr::{FrameRange, Order};
 use crate::frames::request::Request;
-use crate::frames::word::geometry::{HUGE_ORDER, blocks_up_to};
+use crate::frames::search::BlockRequest;
+use crate::frames::word::geometry::HUGE_ORDER;
 use crate::frames::zone::Nodes;
 use crate::node::NodeId;
 
@@ -21,35 +22,33 @@ pub(crate) fn order_of(less_one: u64) -> Option<Order> {
     }
 }
 
-/// Order of the block that a request is cut from. None for zeros: the rest would be zeroed, too.
-pub(crate) fn order(frames: u64, align_frames: u64, request: &Request) -> Option<Order> {
+/// What frames that are requested are the start of. None for zeros: these are looked for frame by frame.
+#[inline(always)]
+pub(crate) fn of(
+    frames: u64,
+    align_frames: u64,
+    request: &Request,
+) -> Option<BlockRequest<'static>> {
     if request.is_zeroed() {
         return None;
     }
-    order_of((frames - 1) | (align_frames - 1))
+    let align_less_one = (align_frames - 1) | (request.order().frames() - 1);
+    let order = order_of((frames - 1) | align_less_one)?;
+    Some(BlockRequest {
+        spare: u32::try_from(order.frames() - frames).ok()?,
+        ..BlockRequest::block(order.get(), request.mobility())
+    })
 }
 
-/// Takes a block of the request's order from this node and gives back what is past `frames` of it.
+/// Takes what is wanted from this node.
 pub(crate) fn allocate(
     nodes: &Nodes<'_>,
     node: NodeId,
-    frames: u64,
     request: &Request,
+    want: BlockRequest<'_>,
 ) -> Option<FrameRange> {
-    let all = request.order().frames();
-    // Searches beside it must not take for used up what is given back.
-    let mut call = (frames < all).then(|| nodes.segments.range_calls.begin());
-    let start = nodes.take_once(node, request)?;
-    if let Some(call) = &mut call {
-        // There: memory of which some is allocated stays.
-        let online = nodes.segments.at(start)?.online()?;
-        for rest in blocks_up_to(start.get() + frames, start.get() + all) {
-            // An error: another call freed what it did not have.
-            let _ = online.give(rest);
-        }
-        call.undo();
-    }
-    let row = FrameRange::of(start, frames);
+    let start = nodes.take_once(node, request, want)?;
+    let row = FrameRange::of(start, want.frames().into());
     nodes.count_range(row, -1);
     Some(row)
 }

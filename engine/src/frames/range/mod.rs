@@ -4,8 +4,8 @@
 //! *A given range is allocated or freed as a whole, or not at all*, unless another CPU frees a part
 //! of it at the same moment.
 //!
-//! Up to a huge frame, frames anywhere are a block that holds them, less what is too much of it
-//! ([`cut`]): a search is for what no block serves.
+//! Up to a huge frame, frames anywhere are the start of a block ([`cut`]): a search is for what no
+//! block serves. Of one huge frame they are freed in one step, as a block is.
 //!
 //! A range is allocated and freed by the largest aligned blocks it consists of, in ascending
 //! order. A call that meets a block in use frees the blocks it has; it is counted in
@@ -19,12 +19,12 @@ use super::request::Request;
 use super::search::probe::{first_free, first_used, probe};
 use super::segment::Segment;
 use super::segment::give::{Refused, Why};
-use super::word::geometry::{Block, HUGE_ORDER, blocks, unit};
+use super::word::geometry::{Block, HUGE_ORDER, blocks, is_in_one_huge, unit};
 use super::word::{Content, IS_KEPT, Mobility, Purpose};
 use super::zone::segment::ZoneSegment;
 use super::zone::zeroed::ZeroedFrames;
 use super::zone::{Nodes, Segments};
-use crate::addr::{Frame, FrameRange};
+use crate::addr::{Frame, FrameRange, Order};
 
 /// The segments `range` lies in, each with what of the range is in it, ascending; the last is
 /// the first frame that is not memory, if there is one.
@@ -203,7 +203,20 @@ fn take_each(
 
 /// Frees all of `range`, all of which must be allocated.
 pub(crate) fn free(nodes: &Nodes<'_>, range: FrameRange) -> Result<(), RangeError> {
+    // What is wrong with a part that is refused, the checks below say.
+    if is_part(range) && nodes.free_part(range) {
+        return Ok(());
+    }
     free_with(nodes, range, Content::Unknown)
+}
+
+/// Whether `range` is a block, or frames of one huge frame.
+fn is_part(range: FrameRange) -> bool {
+    let is_block = || {
+        let order = Order::of_frames(range.count());
+        order.is_some_and(|order| range.start().is_aligned(order))
+    };
+    !range.is_empty() && (is_in_one_huge(range) || is_block())
 }
 
 /// Frees all of `range`, which holds this.

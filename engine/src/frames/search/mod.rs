@@ -32,6 +32,8 @@ use crate::sync::{AtomicU32, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRequest<'k> {
     pub(crate) order: u8,
+    /// Frames at the end of the block that stay free; of a block of up to a huge frame.
+    pub(crate) spare: u32,
     pub(crate) mobility: Mobility,
     /// Zeros, if there are any: where to note which parts are.
     pub(crate) known: Option<&'k Known>,
@@ -41,10 +43,32 @@ impl<'k> BlockRequest<'k> {
     #[inline]
     pub(crate) const fn of(request: &Request, known: Option<&'k Known>) -> Self {
         Self {
-            order: request.order().get(),
-            mobility: request.mobility(),
             known,
+            ..Self::block(request.order().get(), request.mobility())
         }
+    }
+
+    /// A block.
+    #[inline]
+    pub(crate) const fn block(order: u8, mobility: Mobility) -> Self {
+        Self {
+            order,
+            spare: 0,
+            mobility,
+            known: None,
+        }
+    }
+
+    /// How many frames, from the first of the block on.
+    #[inline]
+    pub(crate) const fn frames(self) -> u32 {
+        (1 << self.order) - self.spare
+    }
+
+    /// Whether whole huge frames are.
+    #[inline]
+    const fn is_whole(self) -> bool {
+        self.order >= HUGE_ORDER && self.spare == 0
     }
 
     fn purpose(self) -> Purpose<'k> {
@@ -244,8 +268,8 @@ pub(crate) fn at_hint(
     }
     let word = segment.huge(huge);
     if order < HUGE_ORDER && word.may_have(order, mobility) {
-        segment.take_pages(huge, order).ok()
-    } else if order == HUGE_ORDER && word.is_free_unknown() {
+        segment.take_pages(huge, order, want.frames()).ok()
+    } else if want.is_whole() && word.is_free_unknown() {
         segment.take_free_huge(huge, word, mobility.into()).ok()?;
         Some(Frame::new(segment.huge_start(huge)))
     } else {
@@ -483,7 +507,7 @@ fn take_pages(
     huge: HugeIndex,
     want: BlockRequest<'_>,
 ) -> Result<Frame, Option<Miss>> {
-    match segment.take_one(huge, want.purpose(), Part::Any(want.order)) {
+    match segment.take_one(huge, want.purpose(), Part::Any(want.order, want.frames())) {
         Ok(start) => Ok(start),
         Err(Miss::Nothing) => {
             segment.lower_bound(huge, want.order);
@@ -501,16 +525,13 @@ fn first_free_of(
     want: BlockRequest<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
-    let BlockRequest {
-        order, mobility, ..
-    } = want;
-    let part = if order == HUGE_ORDER {
+    let part = if want.is_whole() {
         Part::Whole
     } else {
-        Part::Any(order)
+        Part::Any(want.order, want.frames())
     };
     let take = |is_free: fn(Huge) -> bool| {
-        let mut huges = huges_around(segment, giant, from, mobility);
+        let mut huges = huges_around(segment, giant, from, want.mobility);
         huges.find_map(|huge| {
             let is_free = is_free(segment.huge(huge));
             is_free.then(|| segment.take_one(huge, want.purpose(), part).ok())?

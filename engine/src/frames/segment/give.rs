@@ -1,16 +1,15 @@
-//! Giving back: [`Segment::give`], a block; [`Segment::give_huge`] and
-//! [`Segment::give_pages`], for many at a time.
+//! Giving back: [`Segment::give`], a block; [`Segment::give_part`], or frames of one huge frame;
+//! [`Segment::give_huge`] and [`Segment::give_pages`], for many at a time.
 
-use super::open::Pages;
 use super::window::Window;
 use super::{GiantIndex, HugeIndex, Segment, page_of};
-use crate::addr::Frame;
+use crate::addr::{Frame, FrameRange};
 use crate::frames::word::bitmap::{Given, NotSet};
-use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
+use crate::frames::word::geometry::{Block, GIANT_FRAMES, HUGE_FRAMES, LARGEST_PAGES, Pages};
 use crate::frames::word::{Content, GiantState, Huge, HugeState, Mobility};
 use crate::sync::pause;
 
-/// A block was not given back, or not all of it.
+/// Frames were not given back, or not all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) why: Why,
@@ -19,12 +18,12 @@ pub(crate) struct Refused {
     pub(crate) given_frames: u64,
 }
 
-/// Why a block can't be given back.
+/// Why frames can't be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Some of it is free.
+    /// Some are free.
     NotAllocated,
-    /// Some of it is reserved for ever.
+    /// Some are reserved for ever.
     Reserved,
 }
 
@@ -41,64 +40,69 @@ impl Segment<'_> {
     /// part of a larger block or as several smaller ones.
     #[inline]
     pub(crate) fn give(&self, block: Block) -> Result<(), Refused> {
-        let giant = self.giant_of(block.start);
-        if block.order < HUGE_ORDER && self.giant(giant).is_split() {
-            let huge = self.huge_of(block.start);
-            let word = self.huge(huge);
-            if word.has_bitmap() {
-                if word.is_pinned() && self.is_pinned(block.range()) {
-                    return Err(refused(Why::Reserved));
+        self.give_part(block.range())
+    }
+
+    /// Gives back `part`, a block or frames of one huge frame, likewise.
+    #[inline]
+    pub(crate) fn give_part(&self, part: FrameRange) -> Result<(), Refused> {
+        let giant = self.giant_of(part.start());
+        if self.giant(giant).is_split() {
+            let huge = self.huge_of(part.start());
+            if part.count() < HUGE_FRAMES.into() {
+                let word = self.huge(huge);
+                if word.has_bitmap() {
+                    if word.is_pinned() && self.is_pinned(part) {
+                        return Err(refused(Why::Reserved));
+                    }
+                    return self.give_bits_of(giant, huge, Pages::of(part));
                 }
-                return self.give_block_of(giant, huge, block);
-            }
-            if word.is_allocated() && self.give_first(huge, word, block) {
-                return Ok(());
-            }
-        }
-        if block.order == HUGE_ORDER && self.giant(giant).is_split() {
-            let huge = self.huge_of(block.start);
-            if self.give_huge(huge) {
+                if word.is_allocated() && self.give_first(huge, word, part) {
+                    return Ok(());
+                }
+            } else if part.count() == HUGE_FRAMES.into() && self.give_huge(huge) {
                 self.raise_free(giant, 1);
                 return Ok(());
             }
         }
-        self.give_any(block)
+        self.give_any(part)
     }
 
-    /// Gives back a block, whatever it is part of.
+    /// Gives back a part, whatever it is part of.
     #[inline(never)]
-    fn give_any(&self, block: Block) -> Result<(), Refused> {
-        self.give_as(block, Content::Unknown)
+    fn give_any(&self, part: FrameRange) -> Result<(), Refused> {
+        self.give_as(part, Content::Unknown)
     }
 
     /// Gives back a block that holds this: that is kept of whole huge frames.
     #[cold]
     pub(crate) fn give_with(&self, block: Block, content: Content) -> Result<(), Refused> {
-        self.give_as(block, content)
+        self.give_as(block.range(), content)
     }
 
-    // Always: most blocks hold anything.
+    // Always: most of what is given back holds anything.
     #[inline(always)]
-    fn give_as(&self, block: Block, content: Content) -> Result<(), Refused> {
-        let giant = self.giant_of(block.start);
+    fn give_as(&self, part: FrameRange, content: Content) -> Result<(), Refused> {
+        let giant = self.giant_of(part.start());
+        let is_giant = part.count() == GIANT_FRAMES;
         loop {
             let word = self.giant(giant);
             match word.state() {
                 GiantState::Free => return Err(refused(Why::NotAllocated)),
                 GiantState::Opening => pause(),
-                GiantState::Split if block.order < HUGE_ORDER => {
-                    if let Some(answer) = self.try_give_pages(giant, block) {
+                GiantState::Split if part.count() < HUGE_FRAMES.into() => {
+                    if let Some(answer) = self.try_give_pages(giant, part) {
                         return answer;
                     }
                 }
-                GiantState::Split if block.order == GIANT_ORDER && word.free() > 0 => {
+                GiantState::Split if is_giant && word.free() > 0 => {
                     return Err(refused(Why::NotAllocated));
                 }
-                GiantState::Split => return self.give_huges(giant, block, content),
-                GiantState::Allocated if self.is_pinned(block.range()) => {
+                GiantState::Split => return self.give_huges(giant, part, content),
+                GiantState::Allocated if self.is_pinned(part) => {
                     return Err(refused(Why::Reserved));
                 }
-                GiantState::Allocated if block.order == GIANT_ORDER => {
+                GiantState::Allocated if is_giant => {
                     if self.swap_giant(giant, word, word.freed(content)) {
                         return Ok(());
                     }
@@ -110,10 +114,10 @@ impl Segment<'_> {
     }
 
     /// Gives back pages of a split giant frame; `None` to look again.
-    fn try_give_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), Refused>> {
-        let huge = self.huge_of(block.start);
+    fn try_give_pages(&self, giant: GiantIndex, part: FrameRange) -> Option<Result<(), Refused>> {
+        let huge = self.huge_of(part.start());
         let word = self.huge(huge);
-        if word.is_pinned() && self.is_pinned(block.range()) {
+        if word.is_pinned() && self.is_pinned(part) {
             return Some(Err(refused(Why::Reserved)));
         }
         match word.state() {
@@ -122,35 +126,31 @@ impl Segment<'_> {
                 pause();
                 None
             }
-            HugeState::Allocated => self.give_first(huge, word, block).then_some(Ok(())),
-            HugeState::Split => Some(self.give_block(giant, huge, block)),
+            HugeState::Allocated => self.give_first(huge, word, part).then_some(Ok(())),
+            HugeState::Split => Some(self.give_bits(giant, huge, Pages::of(part))),
         }
     }
 
     /// Gives back the first pages of a huge frame that is allocated as one; whether it still was.
-    fn give_first(&self, huge: HugeIndex, word: Huge, block: Block) -> bool {
-        let pages = Pages {
-            at: block.page_in_huge(),
-            count: 1 << block.order,
-        };
-        self.open_allocated_huge(huge, word, pages, block.order)
+    fn give_first(&self, huge: HugeIndex, word: Huge, part: FrameRange) -> bool {
+        self.open_allocated_huge(huge, word, Pages::of(part))
     }
 
     /// Clears the bits of pages of a split huge frame.
     #[inline(never)]
-    fn give_block(&self, giant: GiantIndex, huge: HugeIndex, block: Block) -> Result<(), Refused> {
-        self.give_block_of(giant, huge, block)
+    fn give_bits(&self, giant: GiantIndex, huge: HugeIndex, pages: Pages) -> Result<(), Refused> {
+        self.give_bits_of(giant, huge, pages)
     }
 
-    /// [`Self::give_block`] as a part of its caller.
+    /// [`Self::give_bits`] as a part of its caller.
     #[inline(always)]
-    fn give_block_of(
+    fn give_bits_of(
         &self,
         giant: GiantIndex,
         huge: HugeIndex,
-        block: Block,
+        pages: Pages,
     ) -> Result<(), Refused> {
-        match self.bitmap(huge).give(block.page_in_huge(), block.order) {
+        match self.bitmap(huge).give(pages) {
             Ok(given) => {
                 self.after_give(giant, huge, given);
                 Ok(())
@@ -190,12 +190,17 @@ impl Segment<'_> {
     }
 
     /// Gives back whole huge frames of a split giant frame.
-    fn give_huges(&self, giant: GiantIndex, block: Block, content: Content) -> Result<(), Refused> {
+    fn give_huges(
+        &self,
+        giant: GiantIndex,
+        part: FrameRange,
+        content: Content,
+    ) -> Result<(), Refused> {
         // Look first, so that an error leaves everything as it was.
-        self.check_huges(block)?;
+        self.check_huges(part)?;
         let (mut counted, mut given_frames) = (0, 0);
         // Stops early only if another CPU gives back the same frames at this moment.
-        let mut huges = self.huges_of(block);
+        let mut huges = self.huges_touched(part);
         let done = huges.try_for_each(|huge| {
             let given = self.give_whole(giant, huge, content)?;
             given_frames += u64::from(HUGE_FRAMES);
@@ -247,11 +252,7 @@ impl Segment<'_> {
                     }
                 }
                 HugeState::Split => {
-                    let block = Block {
-                        start: Frame::new(self.huge_start(huge)),
-                        order: HUGE_ORDER,
-                    };
-                    self.give_block(giant, huge, block)?;
+                    self.give_bits(giant, huge, Pages::ALL)?;
                     return Ok(Counted::Not);
                 }
                 HugeState::Free | HugeState::Opening => return Err(refused(Why::NotAllocated)),
@@ -288,7 +289,8 @@ impl Segment<'_> {
         let Some(bitmap) = window.split(page) else {
             return false;
         };
-        let given = bitmap.give(page_of(page), 0);
+        let (at, count) = (page_of(page), 1);
+        let given = bitmap.give(Pages { at, count });
         if let Ok(given) = given {
             self.after_give(self.giant_of(page), self.huge_of(page), given);
         }
@@ -330,11 +332,11 @@ impl Segment<'_> {
 
     // ---- Look ----------------------------------------------------------------
 
-    /// Whether all of `block`, which lies inside the segment, can be given back, as far as the words
+    /// Whether all of `part`, a block or frames of one huge frame, can be given back, as far as the words
     /// say. What a CPU caches can't be told from what is allocated.
     #[cfg(feature = "content")]
-    pub(crate) fn check_give(&self, block: Block) -> Result<(), Refused> {
-        let giant = self.giant_of(block.start);
+    pub(crate) fn check_give(&self, part: FrameRange) -> Result<(), Refused> {
+        let giant = self.giant_of(part.start());
         loop {
             let word = self.giant(giant);
             return match word.state() {
@@ -343,41 +345,34 @@ impl Segment<'_> {
                     continue;
                 }
                 GiantState::Free => Err(refused(Why::NotAllocated)),
-                GiantState::Allocated if self.is_pinned(block.range()) => {
-                    Err(refused(Why::Reserved))
-                }
+                GiantState::Allocated if self.is_pinned(part) => Err(refused(Why::Reserved)),
                 GiantState::Allocated => Ok(()),
-                GiantState::Split => self.check_huges(block),
+                GiantState::Split => self.check_huges(part),
             };
         }
     }
 
-    /// Whether a block below a split giant frame can be given back, as far as the words say.
-    fn check_huges(&self, block: Block) -> Result<(), Refused> {
-        let first = self.huge_of(block.start);
-        let order = block.order.min(HUGE_ORDER);
-        for huge in first..first + block.huges().max(1) as usize {
+    /// Whether a part below a split giant frame can be given back, as far as the words say.
+    fn check_huges(&self, part: FrameRange) -> Result<(), Refused> {
+        for huge in self.huges_touched(part) {
             let word = self.opened_huge(huge);
-            if word.is_pinned() && self.is_pinned(block.range()) {
+            if word.is_pinned() && self.is_pinned(part) {
                 return Err(refused(Why::Reserved));
             }
-            let part = Block {
-                start: block.start.max(Frame::new(self.huge_start(huge))),
-                order,
-            };
-            if !self.is_all_allocated(huge, word, part) {
+            let pages = Pages::of(part.intersect(self.huge_frames(huge)));
+            if !self.is_all_allocated(huge, word, pages) {
                 return Err(refused(Why::NotAllocated));
             }
         }
         Ok(())
     }
 
-    /// Whether all of `block`, of a huge frame found as `word`, is allocated.
+    /// Whether all of `pages`, of a huge frame found as `word`, is allocated.
     #[inline(always)]
-    fn is_all_allocated(&self, huge: HugeIndex, word: Huge, block: Block) -> bool {
+    fn is_all_allocated(&self, huge: HugeIndex, word: Huge, pages: Pages) -> bool {
         match word.state() {
             HugeState::Allocated => true,
-            HugeState::Split => self.bitmap(huge).all_set(block.page_in_huge(), block.order),
+            HugeState::Split => self.bitmap(huge).all_set(pages),
             HugeState::Free | HugeState::Opening => false,
         }
     }
@@ -397,7 +392,8 @@ impl Segment<'_> {
         let huge = self.huge_of(start);
         let word = self.huge(huge);
         let is_out = word.is_isolated() || word.is_pinned() && self.is_pinned(block.range());
-        (!is_out && self.is_all_allocated(huge, word, block)).then_some(word.mobility())
+        let pages = Pages::of(block.range());
+        (!is_out && self.is_all_allocated(huge, word, pages)).then_some(word.mobility())
     }
 }
 

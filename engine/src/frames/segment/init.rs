@@ -15,7 +15,7 @@ use super::initial_zeros::InitialZeros;
 use crate::addr::{Frame, FrameRange};
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::word::geometry::{
-    GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, blocks,
+    GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, Pages, blocks,
 };
 use crate::frames::word::{Bitmap, Content, Giant, Huge, Mobility};
 
@@ -238,24 +238,15 @@ fn start_mixed(
 fn start_bitmap(segment: &Segment<'_>, huge: usize, reserved: &mut RangeCursor<'_>) -> bool {
     let all = segment.huge_frames(huge);
     let inside = all.intersect(segment.frames);
-    let place = |part: FrameRange| {
-        // Both fit: positions and lengths within one huge frame.
-        (
-            (part.start().get() - all.start().get()) as u32,
-            part.count() as u32,
-        )
-    };
     let bitmap = segment.bitmap(huge);
-    let (at, count) = place(inside);
-    bitmap.write(false, at, count);
+    bitmap.write(false, Pages::of(inside));
     let mut left = inside;
     loop {
         let overlap = reserved.overlap(left);
         if overlap.is_empty() {
             return !bitmap.is_full();
         }
-        let (at, count) = place(overlap);
-        bitmap.set(at, count);
+        bitmap.set(Pages::of(overlap));
         left = FrameRange::new(overlap.end().get(), inside.end().get()).unwrap_or_default();
     }
 }

@@ -9,7 +9,7 @@ use core::ops::Range;
 use super::take::Miss;
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::{Frame, FrameRange};
-use crate::frames::word::geometry::{Block, blocks};
+use crate::frames::word::geometry::Pages;
 use crate::frames::word::{Change, GiantState, Huge, HugeState, Mobility};
 use crate::sync::pause;
 
@@ -121,19 +121,12 @@ impl Segment<'_> {
                 self.swap_huge(huge, seen, taken)
             }
             HugeState::Split => {
-                // It crosses the end of the segment: its pages are allocated one by one.
+                // It crosses the end of the segment.
                 let inside = self.huge_frames(huge).intersect(self.frames);
                 let bitmap = self.bitmap(huge);
-                let take = |block: Block| bitmap.take_at(block.page_in_huge(), block.order).is_ok();
-                let failed = blocks(inside).find(|&block| !take(block));
-                if let Some(failed) = failed {
-                    for block in blocks(inside).take_while(|block| block.start < failed.start) {
-                        // An error: given back by another call, which must not have had it.
-                        let _ = bitmap.give(block.page_in_huge(), block.order);
-                    }
-                }
+                let is_taken = bitmap.take_at(Pages::of(inside)).is_ok();
                 self.reconcile(huge);
-                failed.is_none()
+                is_taken
             }
             HugeState::Allocated | HugeState::Opening => false,
         }

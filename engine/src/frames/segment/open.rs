@@ -3,16 +3,9 @@
 //! The frame is the CPU's alone from the moment it moved it to `Opening`.
 
 use super::{GiantIndex, HugeIndex, Segment};
-use crate::frames::word::geometry::{HUGE_FRAMES, HUGES};
+use crate::frames::word::geometry::{HUGE_FRAMES, HUGES, Pages};
 use crate::frames::word::{Change, Content, Giant, GiantState, Huge, HugeState, Mobility};
 use crate::sync::Ordering;
-
-/// Pages of a huge frame.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pages {
-    pub(super) at: u32,
-    pub(super) count: u32,
-}
 
 impl Segment<'_> {
     /// Opens giant frame `giant`, found as one block `from`, so that all of it stays as it is;
@@ -67,7 +60,7 @@ impl Segment<'_> {
             call.undo();
             return false;
         }
-        self.bitmap(huge).write(true, pages.at, pages.count);
+        self.bitmap(huge).write(true, pages);
         debug_assert!(pages.count < HUGE_FRAMES);
         let word = Huge::split(mobility, true);
         self.publish_huge(huge, word);
@@ -85,15 +78,9 @@ impl Segment<'_> {
         }
     }
 
-    /// Opens an allocated huge frame, found as `from`, with `pages` of it, a block of `order`,
-    /// free; `false` if another CPU was faster.
-    pub(super) fn open_allocated_huge(
-        &self,
-        huge: HugeIndex,
-        from: Huge,
-        pages: Pages,
-        order: u8,
-    ) -> bool {
+    /// Opens an allocated huge frame, found as `from`, with `pages` of it free; `false` if another
+    /// CPU was faster.
+    pub(super) fn open_allocated_huge(&self, huge: HugeIndex, from: Huge, pages: Pages) -> bool {
         let (giant, mobility) = (self.giant_of_huge(huge), from.mobility());
         let is_counted = !from.is_isolated();
         if is_counted
@@ -110,7 +97,9 @@ impl Segment<'_> {
             }
             return false;
         }
-        self.bitmap(huge).write(false, pages.at, pages.count);
+        self.bitmap(huge).write(false, pages);
+        // No block of them is larger.
+        let order = pages.count.ilog2() as u8;
         let word = opening.with_state(HugeState::Split).partial_from(order);
         self.publish_huge(huge, word);
         if is_counted {

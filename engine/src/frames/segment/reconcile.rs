@@ -23,6 +23,12 @@ impl Segment<'_> {
                 return;
             }
             let bitmap = self.bitmap(huge);
+            if seen.is_partial() && bitmap.is_empty() {
+                if self.merge_huge(giant, huge, seen) {
+                    return;
+                }
+                continue;
+            }
             match bitmap.max_order() {
                 None if seen.is_partial() => {
                     if self.swap_full(huge, seen) && !seen.is_isolated() {
@@ -31,11 +37,6 @@ impl Segment<'_> {
                 }
                 None => return,
                 Some(order) if !seen.is_partial() => self.make_partial(giant, huge, seen, order),
-                Some(LARGEST_PAGES) if bitmap.is_empty() => {
-                    if self.merge_huge(giant, huge, seen) {
-                        return;
-                    }
-                }
                 Some(order) => {
                     if seen.max_order() < order
                         && !self.swap_huge(huge, seen, seen.bounded_from(order))

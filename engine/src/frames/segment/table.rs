@@ -48,6 +48,13 @@ unsafe impl<T: Sync> Sync for Table<'_, T> {}
 // SAFETY: as above; it owns nothing that is tied to a thread.
 unsafe impl<T: Sync> Send for Table<'_, T> {}
 
+/// A mistake in the engine: kept out of the code that looks.
+#[cold]
+#[inline(never)]
+fn no_element(index: usize, len: usize) -> ! {
+    panic!("element {index} of a table of {len}");
+}
+
 impl<'m, T: Word> Table<'m, T> {
     /// A table over elements that are all there.
     #[cfg(test)]
@@ -64,13 +71,12 @@ impl<'m, T: Word> Table<'m, T> {
     }
 
     /// Element `index`.
-    #[inline]
+    // Always: a call costs as much as all of it.
+    #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> &'m T {
-        assert!(
-            index < self.len,
-            "element {index} of a table of {}",
-            self.len
-        );
+        if index >= self.len {
+            no_element(index, self.len);
+        }
         // SAFETY: inside the table, whose memory is ours for 'm and aligned
         // (see `Carver::table`); any bits there are a valid `Word`.
         unsafe { self.first.add(index).as_ref() }

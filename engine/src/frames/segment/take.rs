@@ -1,11 +1,11 @@
 //! Taking: [`Segment::take`], of one huge frame; [`Segment::take_huges`] and
 //! [`Segment::take_giant`], more than one; [`Segment::take_at`], whatever a given block needs.
 
-use super::open::Pages;
+use super::calls::Call;
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::Frame;
 use crate::frames::word::bitmap::{NoBlock, TakenAt};
-use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER};
+use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER, Pages};
 use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility, Purpose};
 use crate::sync::pause;
 
@@ -14,10 +14,10 @@ use crate::sync::pause;
 pub(crate) enum Part {
     /// All of it.
     Whole,
-    /// The block of pages of this order that starts at this page.
-    At(u32, u8),
-    /// Any block of pages of this order.
-    Any(u8),
+    /// These pages.
+    At(Pages),
+    /// The first so many pages of any block of this order.
+    Any(u8, u32),
     /// So many single pages, or fewer.
     UpTo(u32),
 }
@@ -25,13 +25,24 @@ pub(crate) enum Part {
 /// What was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// First frame of the block; of 64 pages where single ones were wanted.
+    /// First frame; of 64 pages where single ones were wanted.
     pub(crate) start: Frame,
-    /// Those of the 64 pages that were taken; 1 for a block.
+    /// Those of the 64 pages that were taken; 1 for others.
     pub(crate) bits: u64,
     /// They were the last of a huge frame that its giant frame still counts as partial, for this
     /// mobility: to be settled by [`Segment::count_emptied`].
     pub(crate) emptied: Option<Mobility>,
+}
+
+impl Taken {
+    /// Frames from this one on, with nothing left to settle.
+    const fn settled(start: Frame) -> Self {
+        Self {
+            start,
+            bits: 1,
+            emptied: None,
+        }
+    }
 }
 
 /// Nothing was taken.
@@ -58,7 +69,13 @@ impl Segment<'_> {
         let seen = self.huge(huge);
         match seen.state() {
             _ if seen.is_isolated() => Err(Miss::Nothing),
-            HugeState::Split if seen.is_partial() => self.take_of_split(huge, part),
+            HugeState::Split if seen.is_partial() => match part {
+                Part::Any(order, count) => {
+                    let start = self.take_pages(huge, order, count)?;
+                    Ok(Taken::settled(start))
+                }
+                part => self.take_of_split(huge, part),
+            },
             HugeState::Free => self.take_of_free(huge, seen, purpose, part),
             HugeState::Opening => Err(Miss::Changed),
             HugeState::Split | HugeState::Allocated => Err(Miss::Nothing),
@@ -77,10 +94,15 @@ impl Segment<'_> {
         Ok(self.settled(huge, taken))
     }
 
-    /// Takes any block of pages of `order` of a split huge frame, and updates likewise.
+    /// Takes the first `count` pages of any block of `order` of a split huge frame, and updates likewise.
     #[inline]
-    pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8) -> Result<Frame, Miss> {
-        let taken = self.take_of_split(huge, Part::Any(order))?;
+    pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8, count: u32) -> Result<Frame, Miss> {
+        let taken = if order == 0 {
+            // Most requests: of what follows, little is left for them.
+            self.take_of_split(huge, Part::Any(0, 1))?
+        } else {
+            self.take_of_split(huge, Part::Any(order, count))?
+        };
         Ok(self.settled(huge, taken))
     }
 
@@ -106,7 +128,7 @@ impl Segment<'_> {
     fn take_of_split(&self, huge: HugeIndex, part: Part) -> Result<Taken, Miss> {
         let first = self.huge_start(huge);
         let bitmap = self.bitmap(huge);
-        let (taken, bits, order) = match part {
+        let (taken, bits, count) = match part {
             Part::Whole => return Err(Miss::Nothing),
             Part::UpTo(most) => {
                 let words = 0..BITMAP_WORDS;
@@ -115,13 +137,24 @@ impl Segment<'_> {
                 let found = words.find(|(_, (bits, _))| *bits != 0);
                 let (at, (bits, filled)) = found.ok_or(Miss::Nothing)?;
                 let undone = false;
-                (TakenAt { at, filled, undone }, bits, 0)
+                (TakenAt { at, filled, undone }, bits, 1)
             }
-            Part::Any(order) => (self.take_block(huge, order, None)?, 1, order),
-            Part::At(at, order) => (self.take_block(huge, order, Some(at))?, 1, order),
+            Part::Any(order, count) => {
+                let call = (count > 64).then(|| self.calls.begin());
+                let taken = match order {
+                    0 => bitmap.take_page(),
+                    _ => bitmap.take_any(order, count),
+                };
+                (self.row(huge, call, taken)?, 1, count)
+            }
+            Part::At(pages) => {
+                let call = (!pages.is_in_one_word()).then(|| self.calls.begin());
+                let taken = bitmap.take_at(pages);
+                (self.row(huge, call, taken)?, 1, pages.count)
+            }
         };
         if self.recheck_huge(huge).is_isolated() {
-            self.undo_pages(huge, taken.at, order, bits);
+            self.undo_pages(huge, taken.at, count, bits);
             return Err(Miss::Changed);
         }
         let emptied = if taken.filled && bitmap.is_full() {
@@ -137,19 +170,17 @@ impl Segment<'_> {
         })
     }
 
-    /// A block of pages, one of several words counted as in flight.
+    /// Pages in a row that were taken, or not, those of several words counted as in flight.
     #[inline]
-    fn take_block(&self, huge: HugeIndex, order: u8, at: Option<u32>) -> Result<TakenAt, Miss> {
-        let bitmap = self.bitmap(huge);
-        let take = || match at {
-            Some(at) => bitmap.take_at(at, order),
-            None => bitmap.take_any(order),
+    fn row(
+        &self,
+        huge: HugeIndex,
+        call: Option<Call<'_>>,
+        taken: Result<TakenAt, NoBlock>,
+    ) -> Result<TakenAt, Miss> {
+        let Some(mut call) = call else {
+            return taken.map_err(|NoBlock { .. }| Miss::Nothing);
         };
-        if order <= 6 {
-            return take().map_err(|NoBlock { .. }| Miss::Nothing);
-        }
-        let mut call = self.calls.begin();
-        let taken = take();
         let (Ok(TakenAt { undone, .. }) | Err(NoBlock { undone })) = taken;
         if undone {
             call.undo();
@@ -160,10 +191,10 @@ impl Segment<'_> {
 
     /// Gives back pages of a huge frame that is isolated since this call looked at it.
     #[cold]
-    fn undo_pages(&self, huge: HugeIndex, at: u32, order: u8, bits: u64) {
+    fn undo_pages(&self, huge: HugeIndex, at: u32, count: u32, bits: u64) {
         let bitmap = self.bitmap(huge);
         let given = if bits == 1 {
-            bitmap.give(at, order).ok()
+            bitmap.give(Pages { at, count }).ok()
         } else {
             Some(bitmap.give_some((at / 64) as usize, bits).1)
         };
@@ -181,31 +212,29 @@ impl Segment<'_> {
         part: Part,
     ) -> Result<Taken, Miss> {
         let first = self.huge_start(huge);
-        let (at, count) = match part {
+        let pages = match part {
             Part::Whole => {
                 self.take_free_huge(huge, seen, purpose)?;
-                let start = Frame::new(first);
-                return Ok(Taken {
-                    start,
-                    bits: 1,
-                    emptied: None,
-                });
+                return Ok(Taken::settled(Frame::new(first)));
             }
-            Part::At(at, order) => (at, 1 << order),
-            Part::Any(order) => (0, 1 << order),
-            Part::UpTo(most) => (0, most.min(64)),
+            Part::At(pages) => pages,
+            Part::Any(_, count) => Pages { at: 0, count },
+            Part::UpTo(most) => Pages {
+                at: 0,
+                count: most.min(64),
+            },
         };
-        if !self.open_free_huge(huge, seen, purpose.mobility, Pages { at, count }) {
+        if !self.open_free_huge(huge, seen, purpose.mobility, pages) {
             return Err(Miss::Changed);
         }
         if let Some(known) = purpose.known {
             known.note_all(seen.content());
         }
         let bits = match part {
-            Part::UpTo(_) => !0 >> (64 - count),
+            Part::UpTo(_) => !0 >> (64 - pages.count),
             _ => 1,
         };
-        let start = Frame::new(first + u64::from(at));
+        let start = Frame::new(first + u64::from(pages.at));
         Ok(Taken {
             start,
             bits,
@@ -441,8 +470,8 @@ impl Segment<'_> {
             GIANT_ORDER => Err(Miss::Nothing),
             HUGE_ORDER => self.take_one(huge, purpose, Part::Whole).map(drop),
             order if order > HUGE_ORDER => self.take_huges(block, purpose),
-            order => {
-                let part = Part::At(block.page_in_huge(), order);
+            _ => {
+                let part = Part::At(Pages::of(block.range()));
                 self.take_one(huge, purpose, part).map(drop)
             }
         }

@@ -7,7 +7,7 @@
 use super::table::Numbered;
 use super::{Segment, page_of};
 use crate::addr::{Frame, FrameRange};
-use crate::frames::word::geometry::{HUGE_ORDER, WORD_ORDER};
+use crate::frames::word::geometry::{HUGE_ORDER, Pages, WORD_ORDER};
 use crate::frames::word::{Bitmap, Huge, Mobility};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -142,7 +142,10 @@ impl<'m> Window<'m> {
             || order < HUGE_ORDER && seen.is_split() && {
                 // SAFETY: as above.
                 let bitmap = unsafe { self.bitmaps.at(huge) };
-                bitmap.all_set(page_of(start), order)
+                bitmap.all_set(Pages {
+                    at: page_of(start),
+                    count: 1 << order,
+                })
             };
         is_allocated.then(|| seen.mobility())
     }

@@ -107,11 +107,7 @@ pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'s
 
 /// An unmovable block.
 pub(crate) fn want(order: u8) -> BlockRequest<'static> {
-    BlockRequest {
-        order,
-        mobility: Mobility::Unmovable,
-        known: None,
-    }
+    BlockRequest::block(order, Mobility::Unmovable)
 }
 
 impl Segment<'_> {
@@ -155,14 +151,14 @@ pub(crate) fn first<'s>(segments: &'s Segments<'static>) -> &'s Segment<'static>
 /// Allocates an unmovable block at its frame; whether that was possible.
 #[cfg(not(loom))]
 pub(crate) fn take_at(segments: &Segments<'_>, block: Block) -> bool {
-    let segment = segments.of(block).and_then(ZoneSegment::online);
+    let segment = segments.of(block.range()).and_then(ZoneSegment::online);
     segment.is_some_and(|segment| segment.take_at(block, Mobility::Unmovable).is_ok())
 }
 
 /// Frees a block; whether that was possible.
 #[cfg(not(loom))]
 pub(crate) fn free(segments: &Segments<'_>, block: Block) -> bool {
-    let segment = segments.of(block).and_then(ZoneSegment::online);
+    let segment = segments.of(block.range()).and_then(ZoneSegment::online);
     segment.is_some_and(|segment| segment.give(block).is_ok())
 }
 

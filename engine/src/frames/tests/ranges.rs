@@ -11,14 +11,16 @@ use super::kit::{
     MANY_STEPS, RECOUNT_EVERY, RECOUNT_SOON, allocate_frames, cases, frames, long_cases, recount,
     segments, want,
 };
-use crate::addr::{Frame, FrameRange};
+use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::RangeError;
 use crate::frames::range;
 use crate::frames::request::ZoneChoice;
+use crate::frames::search::BlockRequest;
 use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::word::Mobility;
-use crate::frames::word::geometry::Block;
+use crate::frames::word::geometry::is_in_one_huge;
 use crate::frames::zone::Segments;
+use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
 use core::iter::once;
 use proptest::prelude::*;
@@ -119,9 +121,11 @@ impl Model {
 
 #[derive(Clone, Debug)]
 enum Step {
+    /// A block, or the first frames of one: `less` are left.
     Allocate {
         node: u16,
         order: u8,
+        less: u32,
     },
     /// Around the border of something free or used.
     AllocateAt {
@@ -174,7 +178,9 @@ fn steps() -> impl Strategy<Value = Step> {
     let border = any::<usize>;
     prop_oneof![
         2 => (0..NODES, prop_oneof![Just(0u8), 1u8..=8, Just(9u8), 10u8..=18])
-            .prop_map(|(node, order)| Step::Allocate { node, order }),
+            .prop_map(|(node, order)| Step::Allocate { node, order, less: 0 }),
+        2 => (0..NODES, 1u8..=9, any::<u32>())
+            .prop_map(|(node, order, less)| Step::Allocate { node, order, less: less % (1 << (order - 1)) }),
         3 => (border(), off(), lens())
             .prop_map(|(border, off, len)| Step::AllocateAt { border, off, len }),
         4 => (any::<usize>(), prop_oneof![3 => Just(0u64), 1 => any::<u64>()],
@@ -227,15 +233,20 @@ struct State {
 impl State {
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Allocate { node, order } => {
+            Step::Allocate { node, order, less } => {
                 let highest = ZoneKind::Movable;
+                let want = BlockRequest {
+                    spare: less,
+                    ..want(order)
+                };
                 if let Some(start) = self.segments.allocate(
                     once(NodeId(node)),
                     ZoneChoice::up_to(highest),
-                    want(order),
+                    want,
                     None,
                 ) {
-                    self.take(Block { start, order }.range());
+                    assert!(Order::new(order).is_some_and(|order| start.is_aligned(order)));
+                    self.take(FrameRange::of(start, want.frames().into()));
                 }
             }
             Step::AllocateAt { border, off, len } => {
@@ -357,7 +368,16 @@ impl State {
             (None, Some(frame)) => Err(RangeError::NotAllocated { range, frame }),
             (None, None) => Ok(()),
         };
-        assert_eq!(range::give(&self.segments, range, |_, _| {}), expected);
+        // As `range::free` does: in one step where it is a part of a huge frame.
+        let is_freed = !range.is_empty()
+            && is_in_one_huge(range)
+            && (self.segments.of(range).and_then(ZoneSegment::online))
+                .is_some_and(|segment| segment.give_part(range).is_ok());
+        if is_freed {
+            assert_eq!(expected, Ok(()));
+        } else {
+            assert_eq!(range::give(&self.segments, range, |_, _| {}), expected);
+        }
         if expected.is_ok() {
             self.model.free(range);
         }

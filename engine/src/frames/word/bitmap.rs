@@ -5,7 +5,12 @@
 //! the huge frame is anything but split, every bit of a bitmap that was ever written is set:
 //! a call that comes late finds nothing to take.
 
-use super::geometry::{BITMAP_WORDS, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES, WORD_ORDER};
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "orders inside one huge frame"
+)]
+
+use super::geometry::{BITMAP_WORDS, HUGE_FRAMES, LARGEST_PAGES, Pages, WORD_ORDER};
 use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 
 /// One bit a page of a huge frame, in ascending order.
@@ -14,43 +19,47 @@ use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 #[cfg_attr(not(loom), repr(align(64)))]
 pub(crate) struct Bitmap([AtomicU64; BITMAP_WORDS]);
 
-/// A block that was taken.
+/// Pages in a row that were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TakenAt {
-    /// Its first page.
+    /// The first.
     pub(crate) at: u32,
-    /// All bits of the word it lies in are set now.
+    /// All bits of the word that the last lies in are set now.
     pub(crate) filled: bool,
     /// Some others were taken for a moment before.
     pub(crate) undone: bool,
 }
 
-/// Pages of one word that were given back, or of several words that are all clear now.
+/// Pages that were given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
-    /// The word, right after.
+    /// The word that the last lies in, right after.
     word: u64,
-    /// A block that was given back, or single pages.
-    block: Option<(u32, u8)>,
+    /// Those in a row, or none if they are single pages of that word.
+    row: Option<Pages>,
 }
 
 impl Given {
     /// No less than the order of the largest block they are part of now.
+    #[inline]
     pub(crate) fn max_order(self) -> u8 {
-        match self.block {
-            Some((at, order)) => order_around(self.word, at, order),
-            None => max_order_of(self.word).unwrap_or(0),
+        match self.row {
+            Some(row) if !row.is_in_one_word() => LARGEST_PAGES,
+            Some(Pages { at, count }) if count.is_power_of_two() && at % count == 0 => {
+                order_around(self.word, at % 64, count.trailing_zeros() as u8)
+            }
+            _ => max_order_of(self.word).unwrap_or(0),
         }
     }
 
-    /// Whether all bits of the word were clear.
+    /// Whether all bits of the last word were clear.
     #[inline]
     pub(crate) const fn is_word_empty(self) -> bool {
         self.word == 0
     }
 }
 
-/// No block was taken.
+/// No pages were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoBlock {
     /// Some pages were taken for a moment.
@@ -81,12 +90,20 @@ const fn mask(at: u32, count: u32) -> u64 {
     (!0 >> (64 - count)) << at
 }
 
-/// What of the pages `at..at + count` lies in word `index`.
-fn mask_in(index: u32, at: u32, count: u32) -> u64 {
-    let low = index * 64;
-    let from = at.clamp(low, low + 64) - low;
-    let to = (at + count).clamp(low, low + 64) - low;
-    if from < to { mask(from, to - from) } else { 0 }
+/// The words that `pages` lie in, by the position of a page in each, with their bits there.
+#[inline]
+fn words(pages: Pages) -> impl Iterator<Item = (u32, u64)> {
+    let end = pages.at + pages.count;
+    let mut at = pages.at;
+    core::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let next = (at / 64 * 64 + 64).min(end);
+        let word = (at, mask(at % 64, next - at));
+        at = next;
+        Some(word)
+    })
 }
 
 /// The lowest `count` of the bits set in `word`.
@@ -153,16 +170,42 @@ fn max_order_of(word: u64) -> Option<u8> {
 // ---- Taking ----------------------------------------------------------------
 
 impl Bitmap {
-    /// Takes any aligned block of 2^`order` pages, if one is seen.
+    /// Takes any page, if one is seen.
+    #[inline(always)]
+    pub(crate) fn take_page(&self) -> Result<TakenAt, NoBlock> {
+        for (index, word) in (0u32..).zip(&self.0) {
+            let mut seen = word.load(Ordering::Acquire);
+            while seen != !0 {
+                // With its lowest clear bit set.
+                let new = seen | seen.wrapping_add(1);
+                // Acquire: as below.
+                let swap =
+                    word.compare_exchange_weak(seen, new, Ordering::SeqCst, Ordering::Acquire);
+                match swap {
+                    Ok(_) => {
+                        return Ok(TakenAt {
+                            at: index * 64 + (!seen).trailing_zeros(),
+                            filled: new == !0,
+                            undone: false,
+                        });
+                    }
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        Err(NoBlock { undone: false })
+    }
+
+    /// Takes the first `count` pages of any aligned block of 2^`order`, if one is seen.
     #[inline]
-    pub(crate) fn take_any(&self, order: u8) -> Result<TakenAt, NoBlock> {
+    pub(crate) fn take_any(&self, order: u8, count: u32) -> Result<TakenAt, NoBlock> {
         if order > WORD_ORDER {
-            return self.take_any_words(order);
+            return self.take_any_words(order, count);
         }
         for (index, word) in (0u32..).zip(&self.0) {
             let mut seen = word.load(Ordering::Acquire);
             while let Some(at) = find_block(seen, order) {
-                let new = seen | mask(at, 1 << order);
+                let new = seen | mask(at, count);
                 // Acquire: what the last owner wrote into the page comes before.
                 let swap =
                     word.compare_exchange_weak(seen, new, Ordering::SeqCst, Ordering::Acquire);
@@ -181,16 +224,13 @@ impl Bitmap {
         Err(NoBlock { undone: false })
     }
 
-    fn take_any_words(&self, order: u8) -> Result<TakenAt, NoBlock> {
+    fn take_any_words(&self, order: u8, count: u32) -> Result<TakenAt, NoBlock> {
         let mut none = NoBlock { undone: false };
         for at in (0..HUGE_FRAMES).step_by(1 << order) {
-            match self.take_words(at, order) {
-                Ok(()) => {
-                    return Ok(TakenAt {
-                        at,
-                        filled: true,
-                        undone: none.undone,
-                    });
+            match self.take_words(Pages { at, count }) {
+                Ok(taken) => {
+                    let undone = none.undone;
+                    return Ok(TakenAt { undone, ..taken });
                 }
                 Err(NoBlock { undone }) => none.undone |= undone,
             }
@@ -198,17 +238,13 @@ impl Bitmap {
         Err(none)
     }
 
-    /// Takes the pages from `at` on, which must all be clear.
-    pub(crate) fn take_at(&self, at: u32, order: u8) -> Result<TakenAt, NoBlock> {
-        if order > WORD_ORDER {
-            self.take_words(at, order)?;
-            return Ok(TakenAt {
-                at,
-                filled: true,
-                undone: false,
-            });
+    /// Takes these pages, which must all be clear.
+    pub(crate) fn take_at(&self, pages: Pages) -> Result<TakenAt, NoBlock> {
+        let Pages { at, count } = pages;
+        if !pages.is_in_one_word() {
+            return self.take_words(pages);
         }
-        let bits = mask(at % 64, 1 << order);
+        let bits = mask(at % 64, count);
         let taken = update_u64(self.word(at), |word| {
             (word & bits == 0).then_some(word | bits)
         });
@@ -222,24 +258,33 @@ impl Bitmap {
         }
     }
 
-    fn take_words(&self, at: u32, order: u8) -> Result<(), NoBlock> {
+    #[inline(never)]
+    fn take_words(&self, pages: Pages) -> Result<TakenAt, NoBlock> {
         // Look first, so that pages that can't be had are not touched.
-        if self.any_set(at, order) {
+        if words(pages).any(|(at, bits)| self.word_at(at) & bits != 0) {
             return Err(NoBlock { undone: false });
         }
-        let words = (at..at + (1 << order)).step_by(64);
-        for taken in words.clone() {
-            if !swap_u64(self.word(taken), 0, !0) {
-                let mine = words.take_while(|&word| word < taken);
-                // Not a store: a call that finds nothing writes the word as it was, and the model
-                // checker orders only read-modify-writes of several CPUs.
-                for word in mine {
-                    self.word(word).swap(0, Ordering::SeqCst);
+        let mut last = 0;
+        for (taken, bits) in words(pages) {
+            let set = |word| (word & bits == 0).then_some(word | bits);
+            match update_u64(self.word(taken), set) {
+                Ok((_, new)) => last = new,
+                Err(_) => {
+                    // Not a store: a call that finds nothing writes the word as it was, and the model
+                    // checker orders only read-modify-writes of several CPUs.
+                    for (at, bits) in words(pages).take_while(|&(at, _)| at < taken) {
+                        self.word(at).fetch_and(!bits, Ordering::SeqCst);
+                    }
+                    let undone = taken > pages.at;
+                    return Err(NoBlock { undone });
                 }
-                return Err(NoBlock { undone: taken > at });
             }
         }
-        Ok(())
+        Ok(TakenAt {
+            at: pages.at,
+            filled: last == !0,
+            undone: false,
+        })
     }
 
     /// Takes as many pages of word `index` as are free and wanted, `most` at most.
@@ -256,44 +301,53 @@ impl Bitmap {
 
     /// Takes all pages, which must all be clear: the huge frame is going to be free as a whole.
     pub(crate) fn take_all(&self) -> bool {
-        self.take_words(0, HUGE_ORDER).is_ok()
+        let mut taken = self.0.iter();
+        let used = taken.position(|word| !swap_u64(word, 0, !0));
+        // As above, not a store.
+        let mine = self.0.iter().take(used.unwrap_or(0));
+        mine.for_each(|word| _ = word.swap(0, Ordering::SeqCst));
+        used.is_none()
     }
 }
 
 // ---- Giving back -----------------------------------------------------------
 
 impl Bitmap {
-    /// Gives back the pages from `at` on, which must all be set.
+    /// Gives back these pages, which must all be set.
     #[inline]
-    pub(crate) fn give(&self, at: u32, order: u8) -> Result<Given, NotSet> {
-        if order > WORD_ORDER {
-            return self.give_words(at, order);
+    pub(crate) fn give(&self, pages: Pages) -> Result<Given, NotSet> {
+        let Pages { at, count } = pages;
+        if !pages.is_in_one_word() {
+            return self.give_words(pages);
         }
-        let bits = mask(at % 64, 1 << order);
+        let bits = mask(at % 64, count);
         let given = update_u64(self.word(at), |word| {
             (word & bits == bits).then_some(word & !bits)
         });
         let (_, new) = given.map_err(|_| NotSet { given: 0 })?;
         Ok(Given {
             word: new,
-            block: Some((at % 64, order)),
+            row: Some(pages),
         })
     }
 
     /// Fails with some words given back only if another CPU frees the same pages just then.
-    fn give_words(&self, at: u32, order: u8) -> Result<Given, NotSet> {
+    #[inline(never)]
+    fn give_words(&self, pages: Pages) -> Result<Given, NotSet> {
         // Look first, so that an error leaves everything as it was.
-        if !self.all_set(at, order) {
+        if !self.all_set(pages) {
             return Err(NotSet { given: 0 });
         }
-        for (given, at) in (0u32..).zip((at..at + (1 << order)).step_by(64)) {
-            if !swap_u64(self.word(at), !0, 0) {
-                return Err(NotSet { given: given * 64 });
-            }
+        let mut last = 0;
+        for (at, bits) in words(pages) {
+            let clear = |word| (word & bits == bits).then_some(word & !bits);
+            let given = at - pages.at;
+            let cleared = update_u64(self.word(at), clear);
+            (_, last) = cleared.map_err(|_| NotSet { given })?;
         }
         Ok(Given {
-            word: 0,
-            block: None,
+            word: last,
+            row: Some(pages),
         })
     }
 
@@ -301,10 +355,13 @@ impl Bitmap {
     /// allocated, and what came of it.
     pub(crate) fn give_some(&self, index: usize, bits: u64) -> (u64, Given) {
         let old = self.0[index].fetch_and(!bits, Ordering::SeqCst);
-        let block = bits.is_power_of_two().then(|| (bits.trailing_zeros(), 0));
+        let row = bits.is_power_of_two().then(|| Pages {
+            at: bits.trailing_zeros(),
+            count: 1,
+        });
         let given = Given {
             word: old & !bits,
-            block,
+            row,
         };
         (old & bits, given)
     }
@@ -319,14 +376,15 @@ impl Bitmap {
         Self(core::array::from_fn(|_| AtomicU64::new(bits)))
     }
 
-    /// Writes all bits: those of the pages `at..at + count` as `inside` says, the others
-    /// the opposite.
-    pub(crate) fn write(&self, inside: bool, at: u32, count: u32) {
-        for (index, word) in (0u32..).zip(&self.0) {
-            let bits = mask_in(index, at, count);
+    /// Writes all bits: those of `pages` as `inside` says, the others the opposite.
+    pub(crate) fn write(&self, inside: bool, pages: Pages) {
+        let mut all = [if inside { 0 } else { !0 }; BITMAP_WORDS];
+        for (at, bits) in words(pages) {
+            all[(at / 64) as usize % BITMAP_WORDS] ^= bits;
+        }
+        for (bits, word) in all.into_iter().zip(&self.0) {
             // Release: a call that comes late may take a page before the huge word says that
             // the bitmap holds.
-            let bits = if inside { bits } else { !bits };
             // The model checker orders only read-modify-writes of several CPUs, and a call that
             // finds nothing writes the word as it was.
             #[cfg(loom)]
@@ -336,10 +394,10 @@ impl Bitmap {
         }
     }
 
-    /// Sets the pages `at..at + count`.
-    pub(crate) fn set(&self, at: u32, count: u32) {
-        for (index, word) in (0u32..).zip(&self.0) {
-            let bits = mask_in(index, at, count);
+    /// Sets these pages.
+    pub(crate) fn set(&self, pages: Pages) {
+        for (at, bits) in words(pages) {
+            let word = self.word(at);
             let old = word.load(Ordering::Relaxed);
             word.store(old | bits, Ordering::Release);
         }
@@ -377,8 +435,9 @@ impl Bitmap {
     /// Whether an aligned block of 2^`order` clear pages is seen.
     pub(crate) fn has_block(&self, order: u8) -> bool {
         if order > WORD_ORDER {
-            let mut starts = (0..HUGE_FRAMES).step_by(1 << order);
-            return starts.any(|at| !self.any_set(at, order));
+            let words = 1 << (order - WORD_ORDER);
+            let clear = |word: &AtomicU64| word.load(Ordering::Acquire) == 0;
+            return self.0.chunks(words).any(|words| words.iter().all(clear));
         }
         let mut words = self.0.iter().map(|word| word.load(Ordering::Acquire));
         words.any(|word| find_block(word, order).is_some())
@@ -390,23 +449,9 @@ impl Bitmap {
         words.map(u64::count_zeros).sum()
     }
 
-    /// Whether any of the pages from `at` on is allocated.
-    fn any_set(&self, at: u32, order: u8) -> bool {
-        if order > WORD_ORDER {
-            let mut words = (at..at + (1 << order)).step_by(64);
-            return words.any(|at| self.word_at(at) != 0);
-        }
-        self.word_at(at) & mask(at % 64, 1 << order) != 0
-    }
-
-    /// Whether all of the pages from `at` on are allocated.
-    pub(crate) fn all_set(&self, at: u32, order: u8) -> bool {
-        if order > WORD_ORDER {
-            let mut words = (at..at + (1 << order)).step_by(64);
-            return words.all(|at| self.word_at(at) == !0);
-        }
-        let bits = mask(at % 64, 1 << order);
-        self.word_at(at) & bits == bits
+    /// Whether all of these pages are allocated.
+    pub(crate) fn all_set(&self, pages: Pages) -> bool {
+        words(pages).all(|(at, bits)| self.word_at(at) & bits == bits)
     }
 
     /// Whether page `at` is allocated.
@@ -431,6 +476,11 @@ impl Bitmap {
 mod tests {
     use super::*;
 
+    fn block(at: u32, order: u8) -> Pages {
+        let count = 1 << order;
+        Pages { at, count }
+    }
+
     #[test]
     fn finds_aligned_blocks_only() {
         assert_eq!(find_block(0, 6), Some(0));
@@ -444,13 +494,13 @@ mod tests {
     #[test]
     fn giving_back_anything_free_changes_nothing() {
         let bitmap = Bitmap::new(!0);
-        let given = bitmap.give(64, 6).unwrap();
+        let given = bitmap.give(block(64, 6)).unwrap();
         assert_eq!(
             (given.max_order(), given.is_word_empty()),
             (LARGEST_PAGES, true)
         );
-        assert_eq!(bitmap.give(0, 8), Err(NotSet { given: 0 }));
-        assert_eq!(bitmap.give(64, 0), Err(NotSet { given: 0 }));
+        assert_eq!(bitmap.give(block(0, 8)), Err(NotSet { given: 0 }));
+        assert_eq!(bitmap.give(block(64, 0)), Err(NotSet { given: 0 }));
         assert_eq!(bitmap.count_free(), 64);
     }
 
@@ -458,11 +508,11 @@ mod tests {
     fn giving_back_says_how_large_a_block_came_to_be() {
         let bitmap = Bitmap::new(!0);
         let order = Given::max_order;
-        assert_eq!(bitmap.give(2, 0).map(order), Ok(0));
-        assert_eq!(bitmap.give(1, 0).map(order), Ok(0)); // side by side, but not aligned
-        assert_eq!(bitmap.give(3, 0).map(order), Ok(1));
-        assert_eq!(bitmap.give(0, 0).map(order), Ok(2));
-        assert_eq!(bitmap.give(32, 5).map(order), Ok(5));
+        assert_eq!(bitmap.give(block(2, 0)).map(order), Ok(0));
+        assert_eq!(bitmap.give(block(1, 0)).map(order), Ok(0)); // side by side, but not aligned
+        assert_eq!(bitmap.give(block(3, 0)).map(order), Ok(1));
+        assert_eq!(bitmap.give(block(0, 0)).map(order), Ok(2));
+        assert_eq!(bitmap.give(block(32, 5)).map(order), Ok(5));
         let some = |bits| {
             let (given, what) = bitmap.give_some(0, bits);
             (given, what.max_order())
@@ -471,6 +521,38 @@ mod tests {
         assert_eq!(some(0x1_0008), (0x1_0000, 5));
         assert_eq!(bitmap.max_order(), Some(5));
         assert_eq!(some(0xfffe_0000).1, LARGEST_PAGES);
+    }
+
+    #[test]
+    fn rows_end_inside_words_and_leave_the_rest_alone() {
+        let bitmap = Bitmap::new(0);
+        let row = |at, count| Pages { at, count };
+        let taken = |at, filled| TakenAt {
+            at,
+            filled,
+            undone: false,
+        };
+        assert_eq!(bitmap.take_any(5, 21), Ok(taken(0, false)));
+        assert_eq!(bitmap.take_any(7, 100), Ok(taken(128, false)));
+        assert_eq!(bitmap.take_any(7, 128), Ok(taken(256, true)));
+        // What is behind a row is free, and taken with what follows.
+        assert_eq!(bitmap.take_at(row(228, 28)), Ok(taken(228, true)));
+        assert_eq!(bitmap.take_page(), Ok(taken(21, false)));
+        assert_eq!(bitmap.count_free(), 512 - 21 - 100 - 128 - 28 - 1);
+        for bad in [row(20, 3), row(100, 50), row(370, 30), row(0, 512)] {
+            assert_eq!(bitmap.give(bad), Err(NotSet { given: 0 }));
+        }
+        assert!(bitmap.take_at(row(120, 10)).is_err());
+        let given = bitmap.give(row(130, 70)).unwrap();
+        assert_eq!(
+            (given.max_order(), given.is_word_empty()),
+            (LARGEST_PAGES, false)
+        );
+        let given = bitmap.give(row(17, 4)).unwrap();
+        assert_eq!(given.max_order(), 5);
+        assert!(bitmap.give(row(128, 2)).is_ok() && bitmap.give(row(200, 184)).is_ok());
+        assert!(bitmap.give(row(21, 1)).is_ok() && bitmap.give(row(0, 17)).is_ok());
+        assert!(bitmap.is_empty());
     }
 
     #[test]
@@ -484,23 +566,23 @@ mod tests {
     #[test]
     fn writing_crosses_words() {
         let bitmap = Bitmap::new(0xa5);
-        bitmap.write(false, 60, 10);
+        bitmap.write(false, Pages { at: 60, count: 10 });
         assert_eq!(bitmap.count_free(), 10);
         assert!(bitmap.is_set(59) && !bitmap.is_set(60));
         assert!(!bitmap.is_set(69) && bitmap.is_set(70));
-        bitmap.set(0, 512);
+        bitmap.set(Pages::ALL);
         assert!(bitmap.is_full() && bitmap.max_order().is_none());
     }
 
     #[test]
     fn large_blocks_undo_on_conflict() {
         let bitmap = Bitmap::new(0);
-        assert!(bitmap.take_at(200, 0).is_ok());
-        assert!(bitmap.take_at(0, 8).is_err());
+        assert!(bitmap.take_at(block(200, 0)).is_ok());
+        assert!(bitmap.take_at(block(0, 8)).is_err());
         assert_eq!(bitmap.count_free(), 511);
-        assert_eq!(bitmap.take_any(8).map(|taken| taken.at), Ok(256));
-        assert_eq!(bitmap.take_any(7).map(|taken| taken.at), Ok(0));
-        assert_eq!(bitmap.take_any(7), Err(NoBlock { undone: false }));
+        assert_eq!(bitmap.take_any(8, 1 << 8).map(|taken| taken.at), Ok(256));
+        assert_eq!(bitmap.take_any(7, 1 << 7).map(|taken| taken.at), Ok(0));
+        assert_eq!(bitmap.take_any(7, 1 << 7), Err(NoBlock { undone: false }));
         assert!(!bitmap.take_all());
     }
 }

@@ -75,8 +75,9 @@ impl Block {
     }
 
     /// The frames of the block.
-    pub(crate) fn range(self) -> FrameRange {
-        unit(self.start.get() >> self.order, self.order)
+    #[inline]
+    pub(crate) const fn range(self) -> FrameRange {
+        FrameRange::of(self.start, self.frames())
     }
 
     /// All blocks of this order in the giant frame that this one is the first of.
@@ -94,11 +95,43 @@ impl Block {
     pub(crate) const fn page_in_giant(self) -> u32 {
         (self.start.get() & (GIANT_FRAMES - 1)) as u32
     }
+}
 
-    /// Position of the first page inside its huge frame.
-    pub(crate) const fn page_in_huge(self) -> u32 {
-        (self.start.get() & (HUGE_FRAMES as u64 - 1)) as u32
+/// Pages in a row of one huge frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// Position of the first in its huge frame.
+    pub(crate) at: u32,
+    pub(crate) count: u32,
+}
+
+impl Pages {
+    /// All of a huge frame.
+    pub(crate) const ALL: Self = Self {
+        at: 0,
+        count: HUGE_FRAMES,
+    };
+
+    /// Those of `frames`, which lie in one huge frame.
+    #[inline]
+    pub(crate) const fn of(frames: FrameRange) -> Self {
+        Self {
+            at: (frames.start().get() & (HUGE_FRAMES as u64 - 1)) as u32,
+            count: frames.count() as u32,
+        }
     }
+
+    /// Whether they lie in one word of a bitmap.
+    #[inline]
+    pub(crate) const fn is_in_one_word(self) -> bool {
+        self.at % 64 + self.count <= 64
+    }
+}
+
+/// Whether not empty `frames` lie in one huge frame.
+#[inline]
+pub(crate) const fn is_in_one_huge(frames: FrameRange) -> bool {
+    frames.start().get() >> HUGE_ORDER == (frames.end().get() - 1) >> HUGE_ORDER
 }
 
 /// The largest aligned blocks that `range` is made of, ascending.
@@ -130,21 +163,7 @@ pub(crate) fn blocks_up_to(mut at: u64, end: u64) -> impl Iterator<Item = Block>
     })
 }
 
-/// The largest aligned blocks that `range` is made of, from its end down.
-pub(crate) fn blocks_down(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
-    let start = range.start().get();
-    let mut end = range.end().get();
-    core::iter::from_fn(move || {
-        let order = largest_order(end, end - start)?;
-        end -= 1 << order;
-        Some(Block {
-            start: Frame::new(end),
-            order,
-        })
-    })
-}
-
-/// Order of the largest block that begins or ends at frame `at` and has `left` frames at most.
+/// Order of the largest block that begins at frame `at` and has `left` frames at most.
 #[inline]
 pub(crate) fn largest_order(at: u64, left: u64) -> Option<u8> {
     let fits = NonZeroU64::new(left)?.ilog2();
@@ -171,12 +190,6 @@ mod tests {
         assert_eq!(of(3, 13), [(3, 0), (4, 2), (8, 2), (12, 0)]);
         assert_eq!(of(0, 3 << 18), [(0, 18), (1 << 18, 18), (2 << 18, 18)]);
         assert_eq!(of(u64::MAX - 1, u64::MAX), [(u64::MAX - 1, 0)]);
-        let range = FrameRange::new(3, 13).unwrap();
-        let down: Vec<_> = blocks_down(range).collect();
-        assert_eq!(
-            down.into_iter().rev().collect::<Vec<_>>(),
-            blocks(range).collect::<Vec<_>>()
-        );
         let rest = FrameRange::new(11, 32).unwrap();
         assert!(blocks_up_to(11, 32).eq(blocks(rest)));
         assert_eq!(blocks_up_to(32, 32).next(), None);

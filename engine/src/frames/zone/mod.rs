@@ -179,13 +179,12 @@ impl<'m> Segments<'m> {
         from.filter(move |(_, one)| one.is_present() && one.node() == node)
     }
 
-    /// The segment that covers all of `block`.
+    /// The segment that covers all of `part`.
     #[inline]
-    pub(crate) fn of(&self, block: Block) -> Option<&ZoneSegment<'m>> {
-        let segment = self.at(block.start)?;
-        // It starts inside; orders are small.
-        let fits = block.start.get() + (1 << block.order) <= segment.frames().end().get();
-        fits.then_some(segment)
+    pub(crate) fn of(&self, part: FrameRange) -> Option<&ZoneSegment<'m>> {
+        let segment = self.at(part.start())?;
+        // It starts inside.
+        (part.end() <= segment.frames().end()).then_some(segment)
     }
 
     /// The segment that has `frame`, unless it is absent.
@@ -316,7 +315,7 @@ impl<'m> Segments<'m> {
     }
 
     /// Takes a block at the hint of the first segment on `node` in `zones`; no search.
-    #[inline]
+    #[inline(always)]
     fn allocate_at_hint(
         &self,
         node: NodeId,
@@ -410,13 +409,17 @@ impl<'m> Nodes<'m> {
         Some(frame)
     }
 
-    /// Takes the block of a request next to the last one, if that is free; none where marks count.
-    #[inline]
-    pub(crate) fn allocate_at_hint(&self, first: NodeId, request: &Request) -> Option<Frame> {
+    /// Takes what is wanted for a request next to the last one, if that is free; none where marks count.
+    #[inline(always)]
+    pub(crate) fn allocate_at_hint(
+        &self,
+        first: NodeId,
+        request: &Request,
+        want: BlockRequest<'_>,
+    ) -> Option<Frame> {
         if self.segments.zones.has_marks() {
             return None;
         }
-        let want = BlockRequest::of(request, None);
         (self.segments).allocate_at_hint(first, request.zones(), want)
     }
 
@@ -435,13 +438,17 @@ impl<'m> Nodes<'m> {
         Some(frame)
     }
 
-    /// Takes the block of a request from this node in one pass, and counts nothing: what other CPUs hold for a
-    /// moment is not waited for.
-    pub(crate) fn take_once(&self, node: NodeId, request: &Request) -> Option<Frame> {
-        let gate = Gate::new(&self.segments.zones, request, request.order().frames());
-        let (zones, want) = (request.zones(), BlockRequest::of(request, None));
+    /// Takes what is wanted for a request from this node in one pass: what other CPUs hold for a moment is not
+    /// waited for.
+    pub(crate) fn take_once(
+        &self,
+        node: NodeId,
+        request: &Request,
+        want: BlockRequest<'_>,
+    ) -> Option<Frame> {
+        let gate = Gate::new(&self.segments.zones, request, want.frames().into());
         let pass = &mut Pass::default();
-        (self.segments).allocate_on(node, zones, want, gate.as_ref(), pass)
+        (self.segments).allocate_on(node, request.zones(), want, gate.as_ref(), pass)
     }
 
     #[inline(never)]
@@ -473,10 +480,9 @@ impl<'m> Nodes<'m> {
         request: &Request,
         known: &Known,
     ) -> Option<Frame> {
-        let order = HUGE_ORDER;
         let want = BlockRequest {
-            order,
-            ..BlockRequest::of(request, Some(known))
+            known: Some(known),
+            ..BlockRequest::block(HUGE_ORDER, request.mobility())
         };
         let gate = Gate::new(&self.segments.zones, request, 1 << HUGE_ORDER);
         let zone = ZoneChoice::only(zone);
@@ -485,9 +491,7 @@ impl<'m> Nodes<'m> {
             .first_on(node, zone, gate.as_ref(), |segment, hints| {
                 search::known::any_known(segment, hints, want)
             })?;
-        if let Some(order) = Order::new(order) {
-            self.count_taken(frame, order);
-        }
+        self.count_taken(frame, Order::HUGE);
         Some(frame)
     }
 
@@ -549,10 +553,17 @@ impl<'m> Nodes<'m> {
         segments.map(ZoneSegment::statistics).sum()
     }
 
-    /// The segment that covers the block that starts at `frame`.
+    /// The segment that covers all of `part`, and its tables.
     // Else whether a free calls it depends on code elsewhere: 17 instructions.
     #[inline(always)]
-    fn segment_of(
+    fn segment_of(&self, part: FrameRange) -> Option<(&ZoneSegment<'m>, &Segment<'m>)> {
+        let segment = self.segments.of(part)?;
+        Some((segment, segment.online()?))
+    }
+
+    /// The segment that covers the block that starts at `frame`.
+    #[inline(always)]
+    fn segment_of_block(
         &self,
         frame: Frame,
         order: Order,
@@ -564,15 +575,26 @@ impl<'m> Nodes<'m> {
             start: frame,
             order: order.get(),
         };
-        let segment = self.segments.of(block);
-        let found = segment.and_then(|segment| Some((segment, segment.online()?, block)));
-        found.ok_or(BlockError::OutsideMemory { frame, order })
+        let found = self.segment_of(block.range());
+        let (segment, online) = found.ok_or(BlockError::OutsideMemory { frame, order })?;
+        Ok((segment, online, block))
     }
 
     /// Frees a block.
+    #[inline]
     pub(crate) fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        let (segment, online, block) = self.segment_of(frame, order)?;
-        self.freed(segment, frame, order, online.give(block))
+        let (segment, online, block) = self.segment_of_block(frame, order)?;
+        let freed = self.freed(segment, order.frames(), online.give(block));
+        freed.map_err(|why| Self::refused(frame, order, why))
+    }
+
+    /// Frees a block, or frames of one huge frame; `false` if they lie in no segment or are not all allocated.
+    pub(crate) fn free_part(&self, part: FrameRange) -> bool {
+        let Some((segment, online)) = self.segment_of(part) else {
+            return false;
+        };
+        let freed = self.freed(segment, part.count(), online.give_part(part));
+        freed.is_ok()
     }
 
     /// Frees a block that holds this.
@@ -583,20 +605,21 @@ impl<'m> Nodes<'m> {
         order: Order,
         content: Content,
     ) -> Result<(), BlockError> {
-        let (segment, online, block) = self.segment_of(frame, order)?;
+        let (segment, online, block) = self.segment_of_block(frame, order)?;
         let given = online.give_with(block, content);
         if content == Content::Zero {
             segment.add_made(given.map_or_else(|why| why.given_frames, |()| order.frames()));
         }
-        self.freed(segment, frame, order, given)
+        let freed = self.freed(segment, order.frames(), given);
+        freed.map_err(|why| Self::refused(frame, order, why))
     }
 
     /// Whether a block can be freed, as far as the tables say.
     #[cfg(feature = "content")]
     #[cold]
     pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        let (_, online, block) = self.segment_of(frame, order)?;
-        let can = online.check_give(block);
+        let (_, online, block) = self.segment_of_block(frame, order)?;
+        let can = online.check_give(block.range());
         can.map_err(|refused| Self::refused(frame, order, refused.why))
     }
 
@@ -607,28 +630,27 @@ impl<'m> Nodes<'m> {
         }
     }
 
-    /// Counts what was freed of a block.
+    /// Counts what was freed of so many frames.
     #[inline(always)]
     fn freed(
         &self,
         segment: &ZoneSegment<'m>,
-        frame: Frame,
-        order: Order,
+        all: u64,
         freed: Result<(), Refused>,
-    ) -> Result<(), BlockError> {
+    ) -> Result<(), Why> {
         let frames = match freed {
-            Ok(()) => order.frames(),
+            Ok(()) => all,
             Err(Refused { given_frames, .. }) => given_frames,
         };
         if frames > 0 {
             self.count(segment, frames.cast_signed());
         }
-        freed.map_err(|Refused { why, .. }| Self::refused(frame, order, why))
+        freed.map_err(|Refused { why, .. }| why)
     }
 
     /// Allocates the block at `frame`.
     pub(crate) fn allocate_at(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        let (segment, online, block) = self.segment_of(frame, order)?;
+        let (segment, online, block) = self.segment_of_block(frame, order)?;
         let taken = online.take_at(block, Mobility::Unmovable);
         taken.map_err(|_| BlockError::InUse { frame, order })?;
         self.count(segment, -order.frames().cast_signed());

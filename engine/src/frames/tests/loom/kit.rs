@@ -133,6 +133,20 @@ impl Machine {
         Some(found)
     }
 
+    /// Takes the first `frames` of a block, likewise.
+    pub(crate) fn allocate_row(&self, order: u8, frames: u32) -> Option<FrameRange> {
+        let nodes = core::iter::once(NodeId(0));
+        let zones = ZoneChoice::up_to(ZoneKind::Normal);
+        let want = BlockRequest {
+            spare: (1 << order) - frames,
+            ..want(order)
+        };
+        let start = self.segments.allocate(nodes, zones, want, None)?;
+        let row = FrameRange::of(start, frames.into());
+        self.touch(row);
+        Some(row)
+    }
+
     /// How many frames an allocation got.
     pub(crate) fn allocate_frames(&self, order: u8) -> u64 {
         self.allocate(order).map_or(0, Block::frames)
@@ -205,9 +219,14 @@ impl Machine {
     }
 
     pub(crate) fn free(&self, block: Block) {
-        self.touch(block.range());
+        self.free_row(block.range());
+    }
+
+    /// Frees frames of one huge frame, or a block.
+    pub(crate) fn free_row(&self, row: FrameRange) {
+        self.touch(row);
         self.segment()
-            .give(block)
+            .give_part(row)
             .expect("what was allocated can be freed");
     }
 

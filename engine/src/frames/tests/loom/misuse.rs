@@ -42,6 +42,21 @@ fn a_huge_frame_and_a_part_of_it_freed_at_once() {
 }
 
 #[test]
+fn a_row_freed_twice_at_once_is_freed_once() {
+    model(|| {
+        let machine = Machine::with_free(&[(0, HUGE)]);
+        assert!(machine.take_at(block(0, 6)) && machine.take_at(block(64, 6)));
+        let given = || match machine.segment().give_part(frames(10, 70)) {
+            Ok(()) => 60,
+            Err(refused) => refused.given_frames,
+        };
+        let (one, other) = both(given, given);
+        assert_eq!(one + other, 60);
+        assert_eq!(machine.free_frames(), 60);
+    });
+}
+
+#[test]
 fn pages_flushed_twice_at_once_are_refused_once() {
     model(|| {
         let machine = Machine::with_free(&[(0, HUGE)]);

@@ -5,7 +5,7 @@
 extern crate std;
 
 use super::kit::{HUGE, Machine, block, both, check, model, model_of_three, three};
-use crate::addr::Frame;
+use crate::addr::{Frame, FrameRange};
 use crate::frames::tests::kit::frames;
 use crate::frames::word::geometry::{Block, HUGE_ORDER};
 use std::vec::Vec;
@@ -238,6 +238,72 @@ fn a_huge_frame_merges_beside_two_pages_taken_of_both_words() {
             machine.free_frames(),
             HUGE - u64::from(one) - u64::from(other)
         );
+    });
+}
+
+// ---- Frames in a row -------------------------------------------------------------
+
+#[test]
+fn two_rows_are_taken_and_freed() {
+    model(|| {
+        let machine = Machine::with_free(&[(0, HUGE)]);
+        // Of the huge frame as a whole, and of a block of it.
+        let (long, short) = both(
+            || machine.allocate_row(HUGE_ORDER, 70),
+            || machine.allocate_row(2, 3),
+        );
+        let held: u64 = [long, short]
+            .into_iter()
+            .flatten()
+            .map(FrameRange::count)
+            .sum();
+        assert!(held >= 3);
+        assert_eq!(machine.free_frames(), HUGE - held);
+        both(
+            move || long.into_iter().for_each(|row| machine.free_row(row)),
+            move || short.into_iter().for_each(|row| machine.free_row(row)),
+        );
+        assert_eq!(machine.free_frames(), HUGE);
+    });
+}
+
+#[test]
+fn two_rows_of_a_split_huge_frame_are_freed() {
+    model(|| {
+        let machine = Machine::with_free(&[(0, HUGE)]);
+        assert!(machine.take_at(block(0, 6)) && machine.take_at(block(64, 6)));
+        both(
+            || machine.free_row(frames(0, 70)),
+            || machine.free_row(frames(70, 128)),
+        );
+        assert_eq!(machine.free_frames(), HUGE);
+    });
+}
+
+#[test]
+fn two_rows_of_an_allocated_huge_frame_are_freed() {
+    model(|| {
+        let machine = Machine::with_free(&[(0, HUGE)]);
+        assert!(machine.take_at(block(0, HUGE_ORDER)));
+        both(
+            || machine.free_row(frames(0, 70)),
+            || machine.free_row(frames(70, 128)),
+        );
+        assert_eq!(machine.free_frames(), HUGE);
+    });
+}
+
+#[test]
+fn a_row_is_freed_beside_a_request_for_a_part_of_it() {
+    model(|| {
+        let machine = Machine::with_free(&[(0, HUGE)]);
+        assert!(machine.take_at(block(0, 6)) && machine.take_at(block(64, 6)));
+        let ((), found) = both(
+            || machine.free_row(frames(60, 70)),
+            || machine.allocate_row(2, 3),
+        );
+        let found = found.map_or(0, FrameRange::count);
+        assert_eq!(machine.free_frames(), 10 - found);
     });
 }
 
