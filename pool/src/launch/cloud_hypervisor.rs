@@ -20,17 +20,32 @@ use std::path::Path;
 /// The guest's memory where nothing says how much.
 const DEFAULT_BYTES: u64 = 512 << 20;
 
-/// Properties of a zone that say nothing about where its memory comes from.
-const KEPT: [&str; 5] = ["id", "size", "mergeable", "hotplug_size", "hotplugged_size"];
+/// The zone that the VMM makes of `--memory`.
+const ONLY_ZONE: &str = "mem0";
 
-/// Properties of `--memory` that hold beside zones.
-const KEPT_BESIDE_ZONES: [&str; 3] = ["mergeable", "hotplug_method", "thp"];
+/// Properties that say where memory comes from: a slab has its own.
+const REPLACED: [&str; 8] = [
+    "file",
+    "shared",
+    "hugepages",
+    "hugepage_size",
+    "host_numa_node",
+    "prefault",
+    "reserve",
+    "mergeable",
+];
 
-/// Properties of `--memory` that a zone has instead.
-const OF_THE_ZONE: [&str; 2] = ["hotplug_size", "hotplugged_size"];
+/// Properties of `--memory` that zones have instead.
+const OF_THE_ZONE: [&str; 3] = ["size", "hotplug_size", "hotplugged_size"];
 
 /// Options with which it starts a guest, and not only a server.
 const PAYLOADS: [&str; 3] = ["--kernel", "--firmware", "--igvm"];
+
+const PLUGGED: &str =
+    "what is plugged later (vm.resize-zone) is the kernel's memory, not the pool's";
+const NOT_MERGED: &str = "mergeable is left out: pages of a slab are not merged";
+const SNAPSHOTS: &str =
+    "a snapshot or a migration names this memory /proc/self/fd/N: it cannot be restored";
 
 /// Whether a program is Cloud Hypervisor, by its name.
 pub(super) fn is_it(program: &OsStr) -> bool {
@@ -88,8 +103,13 @@ impl List {
     /// The last of this name, as it is the one that counts.
     fn get(&self, name: &str) -> Option<&str> {
         let mut pairs = self.0.iter().rev();
-        let found = pairs.find(|(given, value)| given == name && !value.is_empty());
-        found.map(|(_, value)| value.as_str())
+        let found = pairs.find(|(given, _)| given == name)?;
+        Some(found.1.as_str()).filter(|value| !value.is_empty())
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        self.get(name)
+            .is_some_and(|value| ["on", "true"].contains(&value.to_lowercase().as_str()))
     }
 
     fn with(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -97,9 +117,15 @@ impl List {
         self
     }
 
-    fn only(&self, names: &[&str]) -> Self {
+    fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Those of these names; all others with `false`.
+    fn of(&self, names: &[&str], are_kept: bool) -> Self {
         let kept = self.0.iter();
-        let kept = kept.filter(|(name, _)| names.contains(&name.as_str()));
+        let kept = kept.filter(|(name, _)| names.contains(&name.as_str()) == are_kept);
         Self(kept.cloned().collect())
     }
 
@@ -135,6 +161,27 @@ fn refuse<T>(id: &str, reason: impl Into<String>) -> Result<T, PlanError> {
     })
 }
 
+/// What a slab cannot be; and what its author may want to know of what is left out.
+fn check(id: &str, list: &List) -> Result<Vec<String>, PlanError> {
+    let says = |name| list.get(name).is_some();
+    if says("shared") && !list.is_on("shared") && !list.is_on("hugepages") {
+        let text = "shared=off would copy each page that the guest writes: leave it out, or make it \
+                    shared=on";
+        return refuse(id, text);
+    }
+    let mut notes = Vec::new();
+    if says("hotplug_size") {
+        if list.is_on("hugepages") || says("host_numa_node") {
+            let text = "hotplug_size beside hugepages=on or host_numa_node: what is plugged later \
+                        would have neither; leave one of them out";
+            return refuse(id, text);
+        }
+        notes.push(PLUGGED.into());
+    }
+    notes.extend(list.is_on("mergeable").then(|| NOT_MERGED.to_owned()));
+    Ok(notes)
+}
+
 impl CloudHypervisorPlan {
     /// Plans `arguments` with `asked` memory; `is_file` tells whether a path names a file or a
     /// device that exists.
@@ -151,53 +198,60 @@ impl CloudHypervisorPlan {
             zones: Vec::new(),
             new_zones: Vec::new(),
         };
-        let starts_a_guest = plan.read()?;
+        plan.read()?;
+        if !PAYLOADS.iter().any(|option| plan.has(option)) {
+            let text = "this command line starts no guest (no --kernel or --firmware): where its \
+                        memory is said over the API, give --memory SIZE before -- and write \
+                        {memory} in an argument that reaches it";
+            return refuse("", text);
+        }
+        if plan.has("--landlock") {
+            let text = "--landlock allows files by their names, and a slab has none: leave it out";
+            return refuse("", text);
+        }
         if plan.zones.is_empty() {
-            plan.new_zones(asked, starts_a_guest)?;
+            plan.new_zones(asked)?;
         } else {
             plan.old_zones(asked, is_file)?;
         }
+        plan.notes.push(SNAPSHOTS.into());
+        plan.notes.dedup();
         Ok(plan)
     }
 
-    /// Finds what concerns memory; whether the command line starts a guest.
-    fn read(&mut self) -> Result<bool, PlanError> {
-        let mut starts_a_guest = false;
+    /// Finds what concerns memory.
+    fn read(&mut self) -> Result<(), PlanError> {
         // The option that values belong to until the next one.
         let mut option: Option<&'static str> = None;
         for (at, argument) in self.arguments.iter().enumerate() {
             let Some(text) = argument.to_str() else {
                 continue;
             };
+            let is_option = text.starts_with('-');
             let (name, joined) = match text.split_once('=') {
-                Some((name, value)) if text.starts_with("--") => (name, Some(value)),
+                Some((name, value)) if is_option => (name, Some(value)),
                 _ => (text, None),
             };
-            if text.starts_with('-') {
+            if is_option {
                 option = ["--memory", "--memory-zone", "--restore"]
                     .into_iter()
                     .find(|known| *known == name);
-                starts_a_guest |= PAYLOADS.contains(&name);
             }
-            let value = if text.starts_with('-') {
-                joined
-            } else {
-                Some(text)
-            };
+            let value = if is_option { joined } else { Some(text) };
             let (Some(option), Some(value)) = (option, value) else {
                 continue;
             };
             if option == "--restore" {
+                let reason = "a snapshot brings its own memory, which the pool cannot provide";
                 return Err(PlanError::Unreadable {
                     option: option.into(),
                     text: value.into(),
-                    reason: "a snapshot brings its own memory, which the pool cannot provide"
-                        .into(),
+                    reason: reason.into(),
                 });
             }
             let given = Given {
                 at,
-                is_joined: joined.is_some() && text.starts_with('-'),
+                is_joined: is_option,
                 option,
                 list: List::read(option, value)?,
             };
@@ -206,21 +260,23 @@ impl CloudHypervisorPlan {
                 _ => self.zones.push(given),
             }
         }
-        Ok(starts_a_guest)
+        Ok(())
     }
 
     /// Memory of one zone, or of as many as `--memory` was given of ours.
-    fn new_zones(&mut self, asked: &[Need], starts_a_guest: bool) -> Result<(), PlanError> {
-        let memory = self.memory.as_ref().map(|memory| &memory.list);
-        let seen = memory.and_then(|list| list.get("size"));
-        let seen = seen.map(|text| size("--memory", text)).transpose()?;
+    fn new_zones(&mut self, asked: &[Need]) -> Result<(), PlanError> {
+        let list = self.memory.as_ref().map(|memory| memory.list.clone());
+        let list = list.unwrap_or_default();
+        let seen = list.get("size").map(|text| size("--memory", text));
+        let seen = seen.transpose()?;
         if seen == Some(0) {
             return refuse("", "--memory size=0 needs a --memory-zone");
         }
-        let default = (starts_a_guest || memory.is_some()).then_some(DEFAULT_BYTES);
-        self.needs = match (asked, seen.or(default)) {
-            ([], None) => return Err(PlanError::NoSize),
-            ([], Some(bytes)) => vec![Need { bytes, node: None }],
+        self.needs = match asked {
+            [] => vec![Need {
+                bytes: seen.unwrap_or(DEFAULT_BYTES),
+                node: None,
+            }],
             _ => asked.to_vec(),
         };
         if let Some(seen) = seen {
@@ -228,38 +284,28 @@ impl CloudHypervisorPlan {
             let bytes = bytes.fold(0, u64::saturating_add);
             same("--memory size", seen, &Need { bytes, node: None })?;
         }
-        if let Some(list) = memory {
-            check(None, list)?;
-            let is_acpi = list
-                .get("hotplug_method")
-                .is_none_or(|how| how.eq_ignore_ascii_case("acpi"));
-            if list.get("hotplug_size").is_some() {
-                if is_acpi || self.needs.len() > 1 {
-                    let text = "hotplug_size without hotplug_method=virtio-mem, or with several \
-                                zones: only one zone's virtio-mem can grow";
-                    return refuse("", text);
-                }
-                self.notes.push(PLUGGED.into());
-            }
-        }
-        let moved = memory
-            .map(|list| list.only(&OF_THE_ZONE))
-            .unwrap_or_default();
-        for (at, need) in self.needs.iter().enumerate() {
-            let zone = List::default()
-                .with("id", format!("firstlight{at}"))
-                .with("size", need.bytes.to_string());
-            let zone = moved
-                .0
-                .iter()
-                .fold(zone, |zone, (name, value)| zone.with(name, value));
-            self.new_zones.push(zone);
+        self.notes.extend(check("", &list)?);
+        let how = list.get("hotplug_method").unwrap_or("acpi");
+        let can_grow = how.eq_ignore_ascii_case("virtio-mem") && self.needs.len() == 1;
+        if list.get("hotplug_size").is_some() && !can_grow {
+            let text = "hotplug_size without hotplug_method=virtio-mem, or with several zones: only \
+                        one zone's virtio-mem can grow";
+            return refuse("", text);
         }
         if self.needs.len() > 1 && self.has("--numa") {
-            return Err(PlanError::Nodes {
-                seen: 0,
-                asked: asked.len(),
-            });
+            let text = "its --numa names zones, and several --memory make new ones: write a \
+                        --memory-zone for each, or leave --numa out";
+            return refuse("", text);
+        }
+        let plugged = list.of(&["hotplug_size", "hotplugged_size"], true);
+        for (at, need) in self.needs.iter().enumerate() {
+            let id = match self.needs.len() {
+                1 => ONLY_ZONE.to_owned(),
+                _ => format!("firstlight{at}"),
+            };
+            let zone = List::default().with("id", id);
+            let zone = zone.with("size", need.bytes.to_string());
+            self.new_zones.push(zone.and(plugged.clone()));
         }
         Ok(())
     }
@@ -276,13 +322,12 @@ impl CloudHypervisorPlan {
                 asked: asked.len(),
             });
         }
-        let mut has_plugged = false;
         for (at, zone) in self.zones.iter().enumerate() {
             let list = &zone.list;
             let Some(id) = list.get("id") else {
                 return refuse("", "each --memory-zone has an id");
             };
-            check(Some(id), list)?;
+            self.notes.extend(check(id, list)?);
             if let Some(file) = list.get("file").filter(|file| is_file(Path::new(file))) {
                 let text = format!(
                     "its file {file} would not be used; remove the file if its content is not \
@@ -309,77 +354,85 @@ impl CloudHypervisorPlan {
                 && node != asked
             {
                 let text = format!(
-                    "--memory names node {asked} of the host, host_numa_node={node}: make them the same"
+                    "--memory names node {asked} of the host, host_numa_node={node}: make them \
+                     the same"
                 );
                 return refuse(id, text);
             }
-            has_plugged |= list.get("hotplug_size").is_some();
             self.needs.push(Need {
                 bytes,
                 node: node.or(asked),
             });
         }
-        self.notes.extend(has_plugged.then(|| PLUGGED.to_owned()));
+        // Zones that say nothing of it are merged as `--memory` says.
+        let memory = self.memory.as_ref();
+        let merges = memory.is_some_and(|memory| memory.list.is_on("mergeable"));
+        self.notes.extend(merges.then(|| NOT_MERGED.to_owned()));
         Ok(())
     }
 
     fn has(&self, option: &str) -> bool {
-        let mut arguments = self
-            .arguments
-            .iter()
-            .filter_map(|argument| argument.to_str());
+        let mut arguments = self.arguments.iter().filter_map(|one| one.to_str());
         arguments.any(|text| text.split('=').next() == Some(option))
     }
 
     /// The arguments that use `files`, one for each need.
     pub(super) fn with_memory(&self, files: &[Backing]) -> Vec<OsString> {
         let on = |zone: &List, file: &Backing| {
-            let zone = zone.only(&KEPT).with("file", file.path.clone());
+            let zone = zone.of(&REPLACED, false).with("file", file.path.clone());
             zone.with("shared", "on")
         };
         if self.zones.is_empty() {
             let zones = self.new_zones.iter().zip(files);
-            return self.with_new_zones(zones.map(|(zone, file)| on(zone, file)).collect());
+            let zones: Vec<_> = zones.map(|(zone, file)| on(zone, file)).collect();
+            return self.with_new_zones(&zones);
         }
         let mut arguments = self.arguments.clone();
         for (zone, file) in self.zones.iter().zip(files) {
             zone.put(&mut arguments, &on(&zone.list, file));
+        }
+        if let Some(memory) = self
+            .memory
+            .as_ref()
+            .filter(|one| one.list.is_on("mergeable"))
+        {
+            memory.put(&mut arguments, &memory.list.of(&["mergeable"], false));
         }
         arguments
     }
 
     /// The arguments of a start without the pool.
     pub(super) fn ordinary(&self) -> Vec<OsString> {
-        let memory = self.memory.as_ref();
-        let says = memory.is_some_and(|memory| memory.list.get("size").is_some());
-        let several = self.needs.len() > 1;
-        if !self.zones.is_empty() || (says && !several) {
+        let list = self.memory.as_ref().map(|memory| memory.list.clone());
+        let list = list.unwrap_or_default();
+        if !self.zones.is_empty() {
             return self.arguments.clone();
         }
-        if several {
-            let zones = self.new_zones.iter().zip(&self.needs);
-            let zones = zones.map(|(zone, need)| match need.node {
-                Some(node) => zone.clone().with("host_numa_node", node.to_string()),
-                None => zone.clone(),
-            });
-            return self.with_new_zones(zones.collect());
+        if let [need] = self.needs.as_slice() {
+            let has_size = list.get("size").is_some();
+            return if has_size {
+                self.arguments.clone()
+            } else {
+                self.with_memory_option(&list.with("size", need.bytes.to_string()))
+            };
         }
-        let bytes = self.needs.first().map_or(DEFAULT_BYTES, |need| need.bytes);
-        let list = memory.map(|memory| memory.list.clone()).unwrap_or_default();
-        self.with_memory_option(&list.with("size", bytes.to_string()))
+        let zones = self.new_zones.iter().zip(&self.needs).map(|(zone, need)| {
+            let zone = zone.clone().and(list.of(&REPLACED, true));
+            match need.node {
+                Some(node) => zone.with("host_numa_node", node.to_string()),
+                None => zone,
+            }
+        });
+        self.with_new_zones(&zones.collect::<Vec<_>>())
     }
 
-    fn with_new_zones(&self, zones: Vec<List>) -> Vec<OsString> {
-        let memory = self
-            .memory
-            .as_ref()
-            .map(|memory| memory.list.only(&KEPT_BESIDE_ZONES));
-        let memory = List::default()
-            .with("size", "0")
-            .0
-            .into_iter()
-            .chain(memory.unwrap_or_default().0);
-        let mut arguments = self.with_memory_option(&List(memory.collect()));
+    fn with_new_zones(&self, zones: &[List]) -> Vec<OsString> {
+        let beside = self.memory.as_ref().map(|memory| {
+            let list = memory.list.of(&REPLACED, false);
+            list.of(&OF_THE_ZONE, false)
+        });
+        let memory = List::default().with("size", "0");
+        let mut arguments = self.with_memory_option(&memory.and(beside.unwrap_or_default()));
         arguments.push("--memory-zone".into());
         arguments.extend(zones.iter().map(|zone| zone.write().into()));
         if zones.len() > 1 {
@@ -399,19 +452,6 @@ impl CloudHypervisorPlan {
         }
         arguments
     }
-}
-
-const PLUGGED: &str = "memory that is plugged later is the kernel's, not the pool's";
-
-/// What a file of the pool cannot be.
-fn check(id: Option<&str>, list: &List) -> Result<(), PlanError> {
-    let id = id.unwrap_or_default();
-    let is_private = list.get("shared") == Some("off") && list.get("hugepages") != Some("on");
-    if is_private {
-        let text = "shared=off would copy each page that the guest writes: leave it out, or make it shared=on";
-        return refuse(id, text);
-    }
-    Ok(())
 }
 
 impl Given {
@@ -437,12 +477,24 @@ mod tests {
         line.split_whitespace().map(OsString::from).collect()
     }
 
+    /// A command line that starts a guest.
+    fn guest(line: &str) -> Vec<OsString> {
+        let starts = ["--kernel", "--api-socket"]
+            .iter()
+            .any(|option| line.contains(option));
+        words(&if starts {
+            line.into()
+        } else {
+            format!("{line} --kernel k")
+        })
+    }
+
     fn plan(line: &str, asked: &[&str]) -> Result<Plan, PlanError> {
         let asked: Vec<Need> = asked.iter().map(|text| text.parse().unwrap()).collect();
         let is_file = |path: &Path| path == Path::new("/var/saved");
         Plan::new(
             "/opt/cloud-hypervisor-static".as_ref(),
-            &words(line),
+            &guest(line),
             &asked,
             &is_file,
         )
@@ -461,38 +513,38 @@ mod tests {
         (
             "--kernel vmlinux",
             &[],
-            "--kernel vmlinux --memory size=0 --memory-zone id=firstlight0,size=536870912,FILE0",
+            "--kernel vmlinux --memory size=0 --memory-zone id=mem0,size=536870912,FILE0",
             "--kernel vmlinux --memory size=536870912",
         ),
         (
             "--kernel vmlinux --cpus boot=2",
             &["4G"],
-            "--kernel vmlinux --cpus boot=2 --memory size=0 --memory-zone id=firstlight0,size=4294967296,FILE0",
+            "--kernel vmlinux --cpus boot=2 --memory size=0 --memory-zone id=mem0,size=4294967296,FILE0",
             "--kernel vmlinux --cpus boot=2 --memory size=4294967296",
         ),
         (
             "--memory size=1G --kernel vmlinux",
             &["1G@1"],
-            "--memory size=0 --kernel vmlinux --memory-zone id=firstlight0,size=1073741824,FILE0",
+            "--memory size=0 --kernel vmlinux --memory-zone id=mem0,size=1073741824,FILE0",
             "--memory size=1G --kernel vmlinux",
         ),
         (
             "--memory=size=1G,mergeable=on,thp=on",
             &[],
-            "--memory=size=0,mergeable=on,thp=on --memory-zone id=firstlight0,size=1073741824,FILE0",
+            "--memory=size=0,thp=on --memory-zone id=mem0,size=1073741824,FILE0",
             "--memory=size=1G,mergeable=on,thp=on",
         ),
         (
             "--memory size=1G,hugepages=on,hugepage_size=2M,shared=off,prefault=on,reserve=on",
             &[],
-            "--memory size=0 --memory-zone id=firstlight0,size=1073741824,FILE0",
+            "--memory size=0 --memory-zone id=mem0,size=1073741824,FILE0",
             "--memory size=1G,hugepages=on,hugepage_size=2M,shared=off,prefault=on,reserve=on",
         ),
         (
             "--memory size=1G,hotplug_method=virtio-mem,hotplug_size=1G,hotplugged_size=512M",
             &[],
             "--memory size=0,hotplug_method=virtio-mem --memory-zone \
-             id=firstlight0,size=1073741824,hotplug_size=1G,hotplugged_size=512M,FILE0",
+             id=mem0,size=1073741824,hotplug_size=1G,hotplugged_size=512M,FILE0",
             "--memory size=1G,hotplug_method=virtio-mem,hotplug_size=1G,hotplugged_size=512M",
         ),
         (
@@ -542,7 +594,7 @@ mod tests {
         (
             "--memory thp=off --kernel vmlinux",
             &[],
-            "--memory size=0,thp=off --kernel vmlinux --memory-zone id=firstlight0,size=536870912,FILE0",
+            "--memory size=0,thp=off --kernel vmlinux --memory-zone id=mem0,size=536870912,FILE0",
             "--memory thp=off,size=536870912 --kernel vmlinux",
         ),
     ];
@@ -560,10 +612,21 @@ mod tests {
             let expected = expected
                 .replace("FILE0", "file=/proc/self/fd/3,shared=on")
                 .replace("FILE1", "file=/proc/self/fd/4,shared=on");
-            assert_eq!(plan.with_memory(&files), words(&expected), "{line}");
+            let expected = match (
+                expected.contains("--kernel"),
+                expected.split_once(" --memory-zone id=mem0,size=1073741824"),
+            ) {
+                (true, _) => words(&expected),
+                // A new zone comes behind the rest.
+                (false, Some((before, after))) if !line.contains("--memory-zone") => words(
+                    &format!("{before} --kernel k --memory-zone id=mem0,size=1073741824{after}"),
+                ),
+                (false, _) => guest(&expected),
+            };
+            assert_eq!(plan.with_memory(&files), expected, "{line}");
             assert_eq!(
                 plan.ordinary(),
-                Ordinary::Arguments(words(without)),
+                Ordinary::Arguments(guest(without)),
                 "{line}"
             );
         }
@@ -585,7 +648,7 @@ mod tests {
     #[test]
     fn what_cannot_be_on_the_pool_is_refused_with_what_to_change() {
         for (line, asked, words) in [
-            ("--api-socket /tmp/socket", &[][..], "how much memory"),
+            ("--api-socket /tmp/socket", &[][..], "starts no guest"),
             ("--memory size=0", &[], "--memory-zone"),
             ("--memory size=1G,shared=off", &[], "shared=off would copy"),
             (
@@ -629,7 +692,19 @@ mod tests {
             (
                 "--kernel k --numa guest_numa_id=0",
                 &["1G", "1G"],
-                "nodes with memory",
+                "its --numa names zones",
+            ),
+            ("--memory size=1G,shared=OFF", &[], "shared=off would copy"),
+            ("--memory size=1G --landlock", &[], "a slab has none"),
+            (
+                "--memory size=1G,hotplug_method=virtio-mem,hotplug_size=1G,hugepages=true",
+                &[],
+                "would have neither",
+            ),
+            (
+                "--memory size=0 --memory-zone id=m,size=1G,hotplug_size=1G,host_numa_node=1",
+                &[],
+                "memory zone m: hotplug_size beside",
             ),
             ("--memory size=1T", &[], "no size"),
             ("--memory size=1GG", &[], "no size"),
@@ -651,11 +726,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plugged_later_is_noted() {
-        let line =
+    fn what_changes_is_noted() {
+        let notes = |line| plan(line, &[]).unwrap().notes().to_vec();
+        assert_eq!(notes("--memory size=1G"), [SNAPSHOTS]);
+        let zone =
             "--memory size=0,hotplug_method=virtio-mem --memory-zone id=m,size=1G,hotplug_size=1G";
-        assert_eq!(plan(line, &[]).unwrap().notes(), [PLUGGED]);
-        assert!(plan("--memory size=1G", &[]).unwrap().notes().is_empty());
+        assert_eq!(notes(zone), [PLUGGED, SNAPSHOTS]);
+        assert_eq!(
+            notes("--memory size=1G,mergeable=on"),
+            [NOT_MERGED, SNAPSHOTS]
+        );
+        let merged = "--memory size=0,mergeable=on --memory-zone id=m,size=1G";
+        assert_eq!(notes(merged), [NOT_MERGED, SNAPSHOTS]);
+        let file = Backing {
+            path: "F".into(),
+            align_bytes: None,
+        };
+        let expected = "--memory size=0 --memory-zone id=m,size=1G,file=F,shared=on --kernel k";
+        assert_eq!(
+            plan(merged, &[]).unwrap().with_memory(&[file]),
+            words(expected)
+        );
+    }
+
+    /// Several zones without the pool are as `--memory` says, and what is not known stays for the VMM to judge.
+    #[test]
+    fn an_ordinary_start_keeps_what_it_had() {
+        let line = "--memory size=2G,shared=on,hugepages=on,new=1";
+        let seen = plan(line, &["1G@1", "1G"]).unwrap().ordinary();
+        let expected = "--memory size=0,new=1 --kernel k --memory-zone \
+            id=firstlight0,size=1073741824,shared=on,hugepages=on,host_numa_node=1 \
+            id=firstlight1,size=1073741824,shared=on,hugepages=on \
+            --numa guest_numa_id=0,memory_zones=firstlight0 guest_numa_id=1,memory_zones=firstlight1";
+        assert_eq!(seen, Ordinary::Arguments(words(expected)));
     }
 
     #[test]

@@ -246,7 +246,7 @@ pub(super) struct Record {
     schema: &'static str,
     clock: &'static str,
     page: PageSize,
-    /// Of this machine: threads of `prealloc-threads` and `prefault`.
+    /// That this process may use: threads of `prealloc-threads`, of which QEMU starts 16 at most, and of `prefault`.
     cpus: u32,
     rows: Vec<Row>,
     /// Milliseconds to QMP that each GiB adds, from the smallest to the largest
@@ -352,8 +352,8 @@ impl Record {
         }
         let _ = writeln!(
             page,
-            "Zeroed for one thread of QEMU (prealloc), one of its for each of {} CPUs, one on each before it \
-             starts (prefault);\nfaster than the fastest of them.",
+            "Zeroed for one thread of QEMU (prealloc), for one on each of {} CPUs (QEMU has 16 at most), for one on each \
+             before it starts (prefault);\nfaster than the fastest of them.",
             self.cpus
         );
     }

@@ -94,14 +94,16 @@ pub(super) fn prefaulted(bench: &Bench, page: PageSize, bytes: u64) -> Result<Ru
 fn prefault(huge: Option<u64>, bytes: u64) -> io::Result<OwnedFd> {
     let file = memory_file::unnamed(c"prefault", huge)?;
     memory_file::set_length(&file, bytes)?;
+    // A file of huge pages is mapped from a whole page on.
+    let chunk = CHUNK_BYTES.max(huge.unwrap_or(0));
     let next = AtomicU64::new(0);
     let work = || -> io::Result<()> {
         loop {
-            let at = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
+            let at = next.fetch_add(chunk, Ordering::Relaxed);
             if at >= bytes {
                 return Ok(());
             }
-            let length = usize::try_from((bytes - at).min(CHUNK_BYTES));
+            let length = usize::try_from((bytes - at).min(chunk));
             let length = length.map_err(|_| io::ErrorKind::InvalidInput)?;
             memory_file::populate(&file, at, length)?;
         }

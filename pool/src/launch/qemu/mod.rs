@@ -13,8 +13,7 @@
 //! | `-device pc-dimm,memdev=ID` | take the place of those objects, too |
 //!
 //! What would copy the memory (`share=off`, `-mem-path`) is replaced and noted;
-//! a file whose content may be wanted is not. Options in a file (`-readconfig`) are as on the
-//! command line (`readconfig.rs`).
+//! a file whose content may be wanted is not, nor what a file of options says (`readconfig.rs`).
 
 mod machine;
 mod nodes;
@@ -49,12 +48,15 @@ const KEPT: [&str; 7] = [
     "x-use-canonical-path-for-ramblock-id",
 ];
 
+/// `host-nodes.0`, one of a list.
+fn is_host_node(name: &str) -> bool {
+    let at = name.strip_prefix("host-nodes.");
+    at.is_some_and(|at| at.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
 /// A command line and how it changes.
 #[derive(Debug)]
 pub(super) struct QemuPlan {
-    /// As they were given.
-    given: Vec<OsString>,
-    /// With options in the place of files of options.
     arguments: Vec<OsString>,
     pub(super) needs: Vec<Need>,
     pub(super) notes: Vec<String>,
@@ -97,12 +99,19 @@ impl QemuPlan {
         asked: &[Need],
         is_file: &dyn Fn(&Path) -> bool,
     ) -> Result<Self, PlanError> {
-        let expanded = readconfig::expanded(arguments)?;
-        let expanded = expanded.unwrap_or_else(|| arguments.to_vec());
-        let setup = Setup::read(&expanded)?;
+        if !readconfig::memory(arguments).is_empty() {
+            return Err(PlanError::Unreadable {
+                option: "-readconfig".into(),
+                text: "the guest's memory".into(),
+                reason: "a file of options is not rewritten: make it memory-backend-memfd with \
+                         share=on, which is served as it stands (--inject), or move [machine], \
+                         [memory], [object] and [numa] to the command line"
+                    .into(),
+            });
+        }
+        let setup = Setup::read(arguments)?;
         let mut plan = Self {
-            given: arguments.to_vec(),
-            arguments: expanded,
+            arguments: arguments.to_vec(),
             needs: Vec::new(),
             notes: Vec::new(),
             backends: Vec::new(),
@@ -122,10 +131,11 @@ impl QemuPlan {
             plan.rename(program, &setup, asked)?;
         }
         plan.check_total(&setup)?;
-        plan.add_dimms(&setup, is_file)?;
+        plan.add_dimms(&setup, is_file);
         plan.drop_copies(&setup);
-        plan.notes
-            .extend(setup.left_to_the_kernel(&setup.all_backends()?));
+        let taken: BTreeSet<_> = plan.backends.iter().filter_map(|one| one.at).collect();
+        let notes = setup.left_to_the_kernel(&|at| taken.contains(&at));
+        plan.notes.extend(notes);
         Ok(plan)
     }
 
@@ -169,7 +179,9 @@ impl QemuPlan {
         }
         self.backends.push(Backend {
             at: Some(backend.at),
-            like: list.like().with_those(list, |name| KEPT.contains(&name)),
+            like: list
+                .like()
+                .with_those(list, |name| KEPT.contains(&name) || is_host_node(name)),
         });
         Ok(())
     }
@@ -286,20 +298,17 @@ impl QemuPlan {
         Ok(())
     }
 
-    /// DIMMs come from the pool beside the guest's own memory, of which `-m` speaks.
-    fn add_dimms(
-        &mut self,
-        setup: &Setup,
-        is_file: &dyn Fn(&Path) -> bool,
-    ) -> Result<(), PlanError> {
+    /// DIMMs come from the pool beside the guest's own memory, of which `-m` speaks. One that a
+    /// slab cannot be stays the kernel's.
+    fn add_dimms(&mut self, setup: &Setup, is_file: &dyn Fn(&Path) -> bool) {
         for dimm in setup.dimm_backends() {
-            self.needs.push(Need {
-                bytes: dimm.bytes()?,
-                node: dimm.host_node(None)?,
-            });
-            self.replace(dimm, is_file)?;
+            let (Ok(bytes), Ok(node)) = (dimm.bytes(), dimm.host_node(None)) else {
+                continue;
+            };
+            if self.replace(dimm, is_file).is_ok() {
+                self.needs.push(Need { bytes, node });
+            }
         }
-        Ok(())
     }
 
     /// What would give the guest other memory, or touch all of it at the start.
@@ -336,14 +345,6 @@ impl QemuPlan {
 
     /// The arguments of a start without the pool.
     pub(super) fn ordinary(&self) -> Vec<OsString> {
-        let ordinary = self.without_memory();
-        if ordinary == self.arguments {
-            return self.given.clone();
-        }
-        ordinary
-    }
-
-    fn without_memory(&self) -> Vec<OsString> {
         let is_complete = self.names.only_for_pool || self.names.is_empty();
         let objects = self.backends.iter().zip(&self.needs);
         let objects = objects.map(|(backend, need)| {
@@ -422,14 +423,20 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
     Ok(needs)
 }
 
+/// A command line, and what files of options say about memory.
+fn with_files(arguments: &[OsString]) -> Vec<OsString> {
+    let mut all = arguments.to_vec();
+    all.extend(readconfig::memory(arguments));
+    all
+}
+
 /// Memory that is shared through a file with a name is another process' to read, whether the
 /// file is there yet or not: refused.
 pub(super) fn check_shared_files(
     arguments: &[OsString],
     is_folder: &dyn Fn(&Path) -> bool,
 ) -> Result<(), PlanError> {
-    let expanded = readconfig::expanded(arguments)?;
-    let setup = Setup::read(expanded.as_deref().unwrap_or(arguments))?;
+    let setup = Setup::read(&with_files(arguments))?;
     for backend in setup.all_backends()? {
         let list = &backend.properties;
         let path = list.get("mem-path").unwrap_or_default();
@@ -450,8 +457,7 @@ pub(super) fn injected(
     arguments: &[OsString],
     asked: &[Need],
 ) -> Result<(Vec<Need>, Vec<String>), PlanError> {
-    let expanded = readconfig::expanded(arguments)?;
-    let setup = Setup::read(expanded.as_deref().unwrap_or(arguments))?;
+    let setup = Setup::read(&with_files(arguments))?;
     let named = setup.guest_backends()?;
     if named.is_empty() {
         return Err(PlanError::Inject {
@@ -473,6 +479,6 @@ pub(super) fn injected(
             reason: format!("{reason}; without --inject it is replaced"),
         });
     }
-    let notes = setup.left_to_the_kernel(&named);
+    let notes = setup.left_to_the_kernel(&|at| named.iter().any(|one| one.at == at));
     Ok((needs(&named, asked)?, notes))
 }

@@ -5,6 +5,7 @@
 //! lie elsewhere. A slab lies on one node as a whole, so one node, whatever the policy
 //! but interleaving, is what it obeys without anything being moved.
 
+use super::is_host_node;
 use super::setup::Listed;
 use crate::launch::error::PlanError;
 
@@ -23,7 +24,9 @@ impl Listed {
                         host-nodes=NODE,policy=bind, or a backend for each node";
             return refuse(text.into());
         }
-        let words = self.properties.all("host-nodes");
+        let words = self
+            .properties
+            .all(&|name| name == "host-nodes" || is_host_node(name));
         let text = words.join(",").replace(['[', ']'], "");
         let named = match nodes(&text) {
             Ok(nodes) => nodes,

@@ -62,9 +62,9 @@ impl Properties {
         Some(value.as_ref().map_or_else(|| "on".into(), plain))
     }
 
-    /// All values of `name`, in order.
-    pub(super) fn all(&self, name: &str) -> Vec<String> {
-        let named = self.pairs.iter().filter(|(pair, _)| pair == name);
+    /// All values of the names for which `is` holds, in order.
+    pub(super) fn all(&self, is: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let named = self.pairs.iter().filter(|(pair, _)| is(pair));
         named
             .filter_map(|(_, value)| value.as_ref().map(plain))
             .collect()

@@ -7,6 +7,9 @@ use crate::launch::error::PlanError;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+/// Of all that slabs are made of.
+const LARGEST_PAGE: u64 = 1 << 30;
+
 /// An argument with properties.
 #[derive(Debug)]
 pub(super) struct Listed {
@@ -86,7 +89,13 @@ impl Setup {
             ("device", Some(value)) => {
                 // What cannot be read is another device, or QEMU's to refuse.
                 let list = read(option, value, "driver").ok();
-                let dimm = list.filter(|list| list.get("driver").as_deref() == Some("pc-dimm"));
+                let is_free = |list: &Properties| {
+                    // A slab of larger pages may not go where an address says.
+                    let address = list.size("addr", 1);
+                    address.is_none_or(|at| at.is_ok_and(|at| at.is_multiple_of(LARGEST_PAGE)))
+                };
+                let is_dimm = |list: &Properties| list.get("driver").as_deref() == Some("pc-dimm");
+                let dimm = list.filter(|list| is_dimm(list) && is_free(list));
                 self.dimms.extend(dimm.and_then(|list| list.get("memdev")));
             }
             ("numa", Some(value)) => {
@@ -142,10 +151,9 @@ impl Setup {
     /// The backends of DIMMs that are in the machine from the start, beside the guest's own memory.
     pub(super) fn dimm_backends(&self) -> Vec<&Listed> {
         let guest = self.guest_backends().unwrap_or_default();
-        let dimms = self.dimms.iter().filter_map(|id| self.backend(id));
-        dimms
-            .filter(|dimm| !guest.iter().any(|one| one.at == dimm.at))
-            .collect()
+        let own = |backend: &&Listed| !guest.iter().any(|one| one.at == backend.at);
+        let is_dimm = |backend: &&Listed| self.dimms.contains(&backend.id());
+        self.backends.iter().filter(own).filter(is_dimm).collect()
     }
 
     /// Those of the guest's own memory, then those of DIMMs.
@@ -155,13 +163,10 @@ impl Setup {
         Ok(all)
     }
 
-    /// Backends that are not `taken` are memory of devices: shared memory, persistent memory,
+    /// Backends whose argument is not `taken` are memory of devices: shared memory, persistent memory,
     /// DIMMs where they are not taken. One note each.
-    pub(super) fn left_to_the_kernel(&self, taken: &[&Listed]) -> Vec<String> {
-        let devices = self
-            .backends
-            .iter()
-            .filter(|backend| !taken.iter().any(|one| one.at == backend.at));
+    pub(super) fn left_to_the_kernel(&self, taken: &dyn Fn(usize) -> bool) -> Vec<String> {
+        let devices = self.backends.iter().filter(|backend| !taken(backend.at));
         devices
             .map(|backend| {
                 format!(

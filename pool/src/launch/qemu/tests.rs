@@ -454,3 +454,42 @@ fn a_dimm_that_others_read_is_refused_and_one_beside_served_memory_is_noted() {
         served.notes()
     );
 }
+
+#[test]
+fn dimms_that_a_slab_cannot_be_stay_the_kernels() {
+    for (dimm, device) in [
+        ("memory-backend-file,mem-path=/var/saved", "pc-dimm"),
+        (
+            "memory-backend-file,mem-path=/dev/hugepages,readonly=on",
+            "pc-dimm",
+        ),
+        ("memory-backend-ram,host-nodes=0-1,policy=bind", "pc-dimm"),
+        ("memory-backend-ram", "pc-dimm,addr=0x140200000"),
+        ("memory-backend-ram", "pc-dimm,addr=x"),
+    ] {
+        let line = format!("-m 1G -object {dimm},id=d,size=1G -device {device},memdev=d");
+        let seen = plan(&line, &[]).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(seen.needs().len(), 1, "{line}");
+        assert!(
+            seen.notes()[0].contains("d is a device's"),
+            "{line}: {:?}",
+            seen.notes()
+        );
+        assert_eq!(seen.ordinary(), Ordinary::Arguments(words(&line)), "{line}");
+    }
+    let twice = "-m 1G -object memory-backend-ram,id=d,size=1G -device pc-dimm,memdev=d,addr=0x140000000 -device pc-dimm,memdev=d";
+    assert_eq!(plan(twice, &[]).unwrap().needs().len(), 2);
+}
+
+#[test]
+fn a_node_in_a_list_is_one_too() {
+    let line = "-object memory-backend-ram,id=r,size=1G,host-nodes.0=1,policy=bind -machine memory-backend=r";
+    let seen = plan(line, &[]).unwrap();
+    assert_eq!(seen.needs()[0].node, Some(1));
+    let expected = "-object memory-backend-file,id=r,size=1G,host-nodes.0=1,policy=bind,mem-path=/proc/self/fd/3,share=on \
+        -machine memory-backend=r -m 1024M";
+    assert_eq!(
+        joined(&seen.with_memory(&files(1))),
+        joined(&words(expected))
+    );
+}
