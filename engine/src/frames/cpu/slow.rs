@@ -84,8 +84,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     /// Whether a list may have blocks of this order: huge frames only where there is much memory for each CPU.
     #[inline]
-    pub(super) fn caches(&self, order: Order) -> bool {
-        order.get() < HUGE_ORDER + u8::from(self.has_huges)
+    pub(super) fn caches(&mut self, order: Order) -> bool {
+        let mut huges = || self.cache.of(Mobility::Unmovable).limit(HUGE_ORDER.into()) > 0;
+        order.get() < HUGE_ORDER || order.get() == HUGE_ORDER && huges()
     }
 
     /// The block on top of a list.
@@ -229,10 +230,6 @@ impl<'f, 'm> Cpu<'f, 'm> {
     #[inline(never)]
     pub(super) fn free_slow(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
         self.poll();
-        // The fast way did not cache it: with little memory for each CPU, nothing does.
-        if order.get() == HUGE_ORDER && !self.has_huges {
-            return self.free_shared(frame, order);
-        }
         self.free_any(frame, order)
     }
 
