@@ -5,7 +5,7 @@
 #
 # Of all mutations in order, every so many-th, from one on that the seed says. Each meets the tests that end soon (the
 # profile `soon` of .config/nextest.toml); those that pass meet the examples in the documentation of their package, then
-# all its tests. Fails below 95 %.
+# all tests of all packages: what the laboratory shows is tested by its command. Fails below 95 %.
 # Mutations are made in a copy of this tree, in target/mutants/tree, which keeps what it built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,19 +44,21 @@ mutants --test-tool nextest --output "$out/soon" --shard "$((seed % step))/$step
 noticed=$(lines soon/mutants.out/{caught,timeout}.txt | wc -l)
 lines soon/mutants.out/missed.txt >"$out/left.txt"
 
-# Whether what was left meets a test of these that fails: the tool to run them and its arguments.
+# Whether what was left meets a test of these that fails: of the workspace or of its package, the tool to run them and its
+# arguments.
 is_noticed() {
-    mutants --output "$out/whole" --shard "$1/$all" --baseline skip --timeout 3600 --test-tool "$2" -- "$3"
+    mutants --output "$out/whole" --shard "$1/$all" --baseline skip --timeout 3600 --test-workspace "$2" --test-tool "$3" \
+        -- "$4"
     [ ! -s "$out/whole/mutants.out/missed.txt" ]
 }
 
 missed=()
 if [ -s "$out/left.txt" ]; then
-    echo "$(wc -l <"$out/left.txt") meet all tests of their package, after the tree without a mutation"
-    (cd "$tree" && cargo test --quiet "${packages[@]}" --doc && cargo nextest run "${packages[@]}" --status-level fail)
+    echo "$(wc -l <"$out/left.txt") meet all tests, after the tree without a mutation"
+    (cd "$tree" && cargo test --quiet "${packages[@]}" --doc && cargo nextest run --workspace --status-level fail)
     while IFS= read -r mutation; do
         at=$(grep -nxF -m 1 -- "$mutation" "$out/all.txt" | cut -d: -f1)
-        if is_noticed "$((at - 1))" cargo --doc || is_noticed "$((at - 1))" nextest --fail-fast; then
+        if is_noticed "$((at - 1))" false cargo --doc || is_noticed "$((at - 1))" true nextest --fail-fast; then
             noticed=$((noticed + 1))
         else
             missed+=("$mutation")
