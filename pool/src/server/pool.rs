@@ -5,7 +5,7 @@
 //! [`Pool::work_done`].
 
 use super::closer::{Closer, NOBODY};
-use super::events::Events;
+use super::events::{Events, Source};
 use super::keeper::Keeper;
 use super::refills::Refills;
 use super::workers::{Ticket, Workers};
@@ -19,7 +19,7 @@ use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
 use crate::store::slab::{Slab, SlabId};
 use crate::store::{Files, Key};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -54,6 +54,9 @@ struct UnderWay {
     done_bytes: Arc<AtomicU64>,
 }
 
+/// Pipes that are looked at again in a tick at most.
+const PIPES_A_TICK: usize = 64;
+
 /// Slabs, leases, and the workers for what takes time.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -65,6 +68,8 @@ pub(super) struct Pool {
     journal: Journal,
     folder: Pipes,
     pipes: BTreeMap<Serial, LeasePipe>,
+    /// Leases from before whose pipes could not be looked at yet: they last until then.
+    unseen: BTreeSet<Serial>,
     closer: Rc<Closer>,
     events: Rc<Events>,
     subids: SubordinateIds,
@@ -107,6 +112,7 @@ impl Pool {
             journal,
             folder,
             pipes: BTreeMap::new(),
+            unseen: BTreeSet::new(),
             subids: SubordinateIds::of_machine(&owners),
             under_way: BTreeMap::new(),
             tenures: BTreeMap::new(),
@@ -131,12 +137,41 @@ impl Pool {
     }
 
     /// Finds the pipe of a lease from an earlier daemon: whether it is open. One that cannot be
-    /// looked at counts as closed: without its memory nothing is left to look at either.
+    /// looked at counts as open, and is looked at again: out of descriptors, which others may have
+    /// used up, no lease is ended.
     pub(super) fn find_pipe(&mut self, serial: Serial) -> bool {
-        let pipe = self.folder.find(serial).ok().flatten();
-        let is_open = pipe.is_some();
-        self.pipes.extend(pipe.map(|pipe| (serial, pipe)));
-        is_open
+        match self.folder.find(serial) {
+            Ok(None) => return false,
+            Ok(Some(pipe)) => drop(self.pipes.insert(serial, pipe)),
+            Err(_) => drop(self.unseen.insert(serial)),
+        }
+        true
+    }
+
+    /// Looks again at pipes that could not be looked at.
+    fn look_for_pipes(&mut self) -> Vec<Outgoing> {
+        let mut outgoing = Vec::new();
+        let some: Vec<_> = self.unseen.iter().copied().take(PIPES_A_TICK).collect();
+        for serial in some {
+            let lasts = self.machine.leases().get(serial).is_some();
+            match self.folder.find(serial) {
+                Ok(Some(pipe)) if lasts => {
+                    if self
+                        .events
+                        .add(Source::LeasePipe(serial), &pipe, true)
+                        .is_err()
+                    {
+                        continue;
+                    }
+                    self.pipes.insert(serial, pipe);
+                }
+                Ok(None) if lasts => outgoing.extend(self.step(Event::PipeClosed(serial))),
+                Err(_) if lasts => continue,
+                _ => {}
+            }
+            self.unseen.remove(&serial);
+        }
+        outgoing
     }
 
     /// Removes the pipes of leases that are over; those that cannot be removed cost a name each.
@@ -485,6 +520,7 @@ impl Pool {
         self.workers.read_pressure();
         let again = std::mem::take(&mut self.again);
         let mut outgoing = self.carry_out(again);
+        outgoing.extend(self.look_for_pipes());
         let seen = self.look();
         outgoing.extend(self.step(Event::Tick(seen)));
         self.look_for_holes();

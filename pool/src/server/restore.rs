@@ -102,9 +102,11 @@ impl Pool {
         let (serial, key) = (record.serial, record.key());
         let (bytes, memfd) = (record.bytes, record.memfd);
         let file = file.filter(|file| adopt::is_of(&key, file));
+        // Of a revoked lease whose memory is found the pipe says nothing any more.
+        let is_known = file.is_some() && record.revoked;
         let before = Before {
             has_memory: file.is_some(),
-            has_pipe: self.find_pipe(serial),
+            has_pipe: !is_known && self.find_pipe(serial),
             record,
         };
         let (restored, actions) = self.machine.restore(now(), before);

@@ -119,6 +119,54 @@ fn leases_of_files_without_a_name_outlive_a_kill_under_a_manager() {
     managed("memfd", true);
 }
 
+/// Whoever uses up the daemon's descriptors ends no lease of another: a pipe that cannot be opened counts as
+/// open. Here its name is a link, which the daemon does not follow.
+#[test]
+fn a_pipe_that_cannot_be_looked_at_ends_no_lease() {
+    if !is_root() {
+        return;
+    }
+    let manager = Manager::new();
+    let variables = [("NOTIFY_SOCKET", &*manager.variable())];
+    let config = config("memfd").replace("size =", "page = \"thp\"\nsize =");
+    let mut daemon = Daemon::with_variables(&config, &variables);
+    open_to_all(&daemon);
+    daemon.until_clean(6);
+    let leases: Vec<_> = (0..2).map(|_| allocate(&daemon).unwrap()).collect();
+    let mut memory = mapped(&leases[0].memory, 4 * M);
+    memory.write(7, b"mine");
+    let pipes: Vec<_> = std::fs::read_dir(daemon.path().join("own"))
+        .unwrap()
+        .collect();
+    let pipes = pipes.into_iter().map(|entry| entry.unwrap().path());
+    let pipes: Vec<_> = pipes
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("lease-")
+        })
+        .collect();
+    assert_eq!(pipes.len(), 2);
+    daemon.kill();
+    let aside = |path: &std::path::Path| path.with_extension("aside");
+    for path in &pipes {
+        std::fs::rename(path, aside(path)).unwrap();
+        std::os::unix::fs::symlink(aside(path), path).unwrap();
+    }
+    manager.start_again(&mut daemon);
+    assert_eq!(daemon.status().leases.len(), 2);
+    assert_eq!(memory.first_nonzero(), Some(7), "it was emptied");
+    for path in &pipes {
+        std::fs::rename(aside(path), path).unwrap();
+    }
+    drop(memory);
+    drop(leases);
+    until("both leases end by their pipes", || {
+        daemon.status().leases.is_empty()
+    });
+}
+
 fn alone(source: &str, kill: bool) {
     if !is_root() {
         return;
