@@ -19,6 +19,7 @@ use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
 use crate::store::slab::{Slab, SlabId};
 use crate::store::{Files, Key};
+use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -435,10 +436,25 @@ impl Pool {
             end: key.bytes,
             deadline: None,
         };
+        self.has_descriptors()?;
         let file = self.files.create(slab, spec, needs_space)?.file();
         let job = Job::new(Ticket::Fill(key.node, slab), file, work);
         self.begin(slab, &job);
         self.workers.later(key.node, job)
+    }
+
+    /// Connections, and what works for them, keep three eighths of all descriptors: else clients that keep memory
+    /// open after their leases would shut out everyone.
+    fn has_descriptors(&self) -> io::Result<()> {
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let held = (self.files.len() + self.pipes.len()) as u64;
+        if held < most / 8 * 5 {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "slabs and leases have {held} of {most} descriptors, and the others are for connections: \
+             more of them (LimitNOFILE=), or fewer slabs that former clients keep open, would do"
+        )))
     }
 
     fn begin(&mut self, slab: SlabId, job: &Job<Ticket>) {

@@ -58,6 +58,18 @@ pub struct Files {
 }
 
 impl Files {
+    /// How many slabs have a file here.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slabs.len()
+    }
+
+    /// Whether none has.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slabs.is_empty()
+    }
+
     /// Takes the folder over, and of `mounts` of an earlier daemon what is known to be clean;
     /// `None` where nothing keeps mounts when the daemon ends.
     ///

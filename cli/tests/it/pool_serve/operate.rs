@@ -1,6 +1,6 @@
 //! What an operator changes while a daemon serves.
 
-use super::kit::{Daemon, another_user, is_root, until};
+use super::kit::{Daemon, another_user, is_root, take, until};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::protocol::{FillChange, PageSize, RefusalCode, Resize};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -134,4 +134,33 @@ fn a_worker_that_cannot_be_started_is_started_later() {
     assert!(why.contains("temporarily unavailable"), "{why}");
     prlimit(pid, Resource::As, limit(None)).unwrap();
     daemon.until_clean(1);
+}
+
+/// Each slab that a client keeps open after its lease is a descriptor of the daemon's: others stay connected.
+#[test]
+fn memory_that_is_kept_open_shuts_nobody_out() {
+    let daemon = Daemon::start(
+        "fill = { rate = \"0\" }\n\
+         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 4\n",
+    );
+    let most = Rlimit {
+        current: Some(128),
+        maximum: Some(128),
+    };
+    let pid = Pid::from_raw(daemon.pid().cast_signed());
+    prlimit(pid, Resource::Nofile, most).unwrap();
+    let mut kept = Vec::new();
+    let mut client = daemon.connect();
+    until("nothing is filled any more", || {
+        if let Ok(allocated) = client.take(take(1)) {
+            client.give(allocated.lease.lease.clone()).unwrap();
+            kept.push(allocated.memory);
+        }
+        let trouble = client.status().unwrap().pools[0].trouble.clone();
+        trouble.is_some_and(|why| why.contains("LimitNOFILE="))
+    });
+    assert!(kept.len() > 64, "{}", kept.len());
+    assert!(daemon.connect().status().is_ok(), "a connection is left");
+    kept.clear();
+    daemon.until_clean(4);
 }
