@@ -169,7 +169,7 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
     let mut daemon = OwnDaemon::start(bench.folder(), Kind::of(page), &sizes, Some("0"))?;
     // The first start of all reads QEMU from the disk.
     floor(&bench)?;
-    let mut record = Record::new(page);
+    let mut record = Record::new(page, starts::cpus());
     for size in &options.sizes {
         let mut runs: Vec<Run> = Vec::new();
         for _ in 0..options.runs {

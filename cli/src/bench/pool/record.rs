@@ -260,13 +260,13 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Without any rows.
-    pub(super) fn new(page: PageSize) -> Self {
+    /// Without any rows, of a process that may use so many CPUs.
+    pub(super) fn new(page: PageSize, cpus: u32) -> Self {
         Self {
             schema: "firstlight.bench-pool/1",
             clock: "wall",
             page,
-            cpus: super::starts::cpus(),
+            cpus,
             rows: Vec::new(),
             prealloc_slope_ms_per_gib: None,
             pool_slope_ms_per_gib: None,
@@ -484,7 +484,7 @@ mod tests {
             both([100, 90, 120, 110], [20, 19, 25]),
             both([510; 4], [22; 3]),
         );
-        let mut record = Record::new(PageSize::Huge);
+        let mut record = Record::new(PageSize::Huge, 2);
         record.add(1 << 30, &small);
         record.add(5 << 30, &large);
         let ms = Duration::from_millis;
