@@ -340,6 +340,12 @@ impl Slabs {
         self.classes.iter().map(allocated).sum()
     }
 
+    /// Slabs that are clean or being filled.
+    pub(super) fn ready(&self) -> usize {
+        let ready = |class: &Class| class.clean.len() + class.filling.len();
+        self.classes.iter().map(ready).sum()
+    }
+
     /// Of what a guest on a slab of this class gives back, how much is to be kept ready for it.
     pub(super) fn refill_bytes(&self, key: Key) -> u64 {
         let class = self.classes.iter().find(|class| class.spec.key == key);

@@ -103,6 +103,12 @@ impl Machine {
         self.core.slabs.allocated()
     }
 
+    /// Slabs that are clean or being filled.
+    #[must_use]
+    pub fn ready_slabs(&self) -> usize {
+        self.core.slabs.ready()
+    }
+
     /// Nodes that have classes.
     #[must_use]
     pub fn nodes(&self) -> Vec<Option<u32>> {

@@ -6,6 +6,7 @@
 
 use super::peer::user_id;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -84,20 +85,32 @@ impl SubordinateIds {
         if version == self.version {
             return;
         }
-        self.version = version;
-        let text = fs::read(&self.path).unwrap_or_default();
+        let text = match fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            // Out of descriptors, say: what was known holds, and it is read with the next client.
+            Err(_) => return,
+        };
         // A name that is no text is as unknown as others, and takes no other range with it.
         let text = String::from_utf8_lossy(&text);
-        self.ranges = text.lines().filter_map(|line| self.range(line)).collect();
+        let mut are_known = true;
+        let ranges = text.lines();
+        let ranges = ranges.filter_map(|line| self.range(line, &mut are_known));
+        self.ranges = ranges.collect();
+        self.version = version.filter(|_| are_known);
     }
 
-    fn range(&self, line: &str) -> Option<Range> {
+    /// The range of a line; `are_known` becomes false where its owner could not be looked up.
+    fn range(&self, line: &str, are_known: &mut bool) -> Option<Range> {
         let mut fields = line.split(':');
         let (owner, first, count) = (fields.next()?, fields.next()?, fields.next()?);
         let first = first.trim().parse().ok()?;
         let owner = match owner.parse() {
             Ok(number) => Some(number),
-            Err(_) => user_id(owner).ok().flatten(),
+            Err(_) => user_id(owner).unwrap_or_else(|_| {
+                *are_known = false;
+                None
+            }),
         };
         // Of an owner without a number, all of the range is one user all the same.
         let owner = owner.filter(|owner| !self.apart.contains(owner));
@@ -138,5 +151,21 @@ mod tests {
         assert_eq!(ids.user_of(100_000), 1001, "read again");
         drop(file);
         assert_eq!(ids.user_of(100_000), 100_000);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("subuid");
+        fs::write(&path, "1000:100000:10\n").unwrap();
+        let mut ids = SubordinateIds::of_file(&path, &[]);
+        assert_eq!(ids.user_of(100_001), 1000);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(ids.user_of(100_001), 1000, "what was known holds");
+        fs::remove_dir(&path).unwrap();
+        assert_eq!(ids.user_of(100_001), 100_001, "there is none");
+        fs::write(&path, "1001:100000:10\n").unwrap();
+        assert_eq!(ids.user_of(100_001), 1001);
     }
 }

@@ -154,21 +154,21 @@ impl Pool {
         let mut outgoing = Vec::new();
         let some: Vec<_> = self.unseen.iter().copied().take(PIPES_A_TICK).collect();
         for serial in some {
-            let lasts = self.machine.leases().get(serial).is_some();
+            if self.machine.leases().get(serial).is_none() {
+                self.unseen.remove(&serial);
+                continue;
+            }
             match self.folder.find(serial) {
-                Ok(Some(pipe)) if lasts => {
-                    if self
-                        .events
-                        .add(Source::LeasePipe(serial), &pipe, true)
-                        .is_err()
-                    {
+                Ok(Some(pipe)) => {
+                    let source = Source::LeasePipe(serial);
+                    if self.events.add(source, &pipe, true).is_err() {
+                        self.closer.close(NOBODY, pipe.into_descriptor());
                         continue;
                     }
                     self.pipes.insert(serial, pipe);
                 }
-                Ok(None) if lasts => outgoing.extend(self.step(Event::PipeClosed(serial))),
-                Err(_) if lasts => continue,
-                _ => {}
+                Ok(None) => outgoing.extend(self.step(Event::PipeClosed(serial))),
+                Err(_) => continue,
             }
             self.unseen.remove(&serial);
         }
@@ -447,7 +447,9 @@ impl Pool {
     /// open after their leases would shut out everyone.
     fn has_descriptors(&self) -> io::Result<()> {
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let held = (self.files.len() + self.pipes.len()) as u64;
+        // What is clean, or will be, needs a lease pipe as well when it is allocated.
+        let held = self.files.len() + self.pipes.len() + self.machine.ready_slabs();
+        let held = held as u64;
         if held < most / 8 * 5 {
             return Ok(());
         }
