@@ -9,6 +9,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long names that could not be looked up are left alone.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// A range, and the user that all of it counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct SubordinateIds {
     /// Users whose ranges do not count as theirs: the daemon's owners, which have no limits.
     apart: Vec<u32>,
     version: Option<Version>,
+    /// When owners that could not be looked up are looked up again.
+    again: Option<Instant>,
     ranges: Vec<Range>,
 }
 
@@ -59,6 +65,7 @@ impl SubordinateIds {
             path: path.into(),
             apart: apart.to_vec(),
             version: None,
+            again: None,
             ranges: Vec::new(),
         }
     }
@@ -82,9 +89,11 @@ impl SubordinateIds {
             bytes: file.len(),
             changed: (file.ctime(), file.ctime_nsec()),
         });
-        if version == self.version {
+        let is_due = self.again.is_some_and(|at| Instant::now() >= at);
+        if version == self.version && !is_due {
             return;
         }
+        self.again = None;
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
@@ -97,7 +106,9 @@ impl SubordinateIds {
         let ranges = text.lines();
         let ranges = ranges.filter_map(|line| self.range(line, &mut are_known));
         self.ranges = ranges.collect();
-        self.version = version.filter(|_| are_known);
+        self.version = version;
+        // Not with each client: a name service may take its time to fail.
+        self.again = (!are_known).then(|| Instant::now() + AGAIN_AFTER);
     }
 
     /// The range of a line; `are_known` becomes false where its owner could not be looked up.
@@ -109,7 +120,9 @@ impl SubordinateIds {
             Ok(number) => Some(number),
             Err(_) => user_id(owner).unwrap_or_else(|_| {
                 *are_known = false;
-                None
+                let mut before = self.ranges.iter();
+                let before = before.find(|range| range.first == first && range.user != first);
+                before.map(|range| range.user)
             }),
         };
         // Of an owner without a number, all of the range is one user all the same.
