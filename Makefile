@@ -104,7 +104,7 @@ stress: setup ## long: threads over all operations of the allocator, recounted e
 	    --test it -- --ignored --nocapture frames_stress::for_the_requested_time
 
 nightly: ## long: what continuous integration leaves out, in turns, with a table at its end (hours); SECONDS and MINUTES as below
-	@FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux,acl,cgroups,subuid,seccomp,passrights,systemd,python,compiler CPU_MINUTES=2000 KEEP_GOING=1 scripts/steps.sh .ci/nightly
+	@FIRSTLIGHT_REQUIRE=$$(cat .ci/require) CPU_MINUTES=2000 KEEP_GOING=1 scripts/steps.sh .ci/nightly
 
 mutants: setup ## long: 60 mutations of the code, drawn by SEED; fails where more than 5 % of them are noticed by no test
 	@scripts/setup.sh tool cargo-mutants

@@ -9,6 +9,11 @@ use crate::store::slab::SlabId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Slabs of a class that are there or will be.
+fn present(row: &PoolRow) -> u32 {
+    row.clean_slabs + row.filling_slabs + row.allocated_slabs + row.unknown_slabs
+}
+
 impl Life {
     fn some(&mut self, len: usize) -> Option<usize> {
         (len > 0).then(|| self.random.below(len))
@@ -348,22 +353,13 @@ impl Life {
         if self.is_killed {
             return;
         }
-        let rows = self.machine.core.slabs.rows();
+        let before = self.machine.core.slabs.rows();
         let draining = self.machine.is_draining();
-        let full: Vec<_> = self
-            .machine
-            .core
-            .slabs
-            .specs()
-            .into_iter()
-            .zip(rows)
-            .collect();
-        let full = full.into_iter().filter(|(_, row)| {
-            let there = row.clean_slabs + row.allocated_slabs + row.unknown_slabs;
-            row.filling_slabs == 0 && (draining || there >= row.wanted_slabs)
+        let specs = self.machine.core.slabs.specs().into_iter().zip(&before);
+        let full = specs.filter(|(_, row)| {
+            row.filling_slabs == 0 && (draining || present(row) >= row.wanted_slabs)
         });
         let full: Vec<_> = full.map(|(spec, _)| spec.key).collect();
-        let before = self.machine.core.slabs.rows();
         let seen = self.seen();
         self.happens(Event::Tick(seen));
         if !self.is_killed {
@@ -400,9 +396,7 @@ impl Life {
         let files = filling.filter_map(|job| self.world.files.get(&job.slab));
         let busy: BTreeSet<_> = files.map(|id| self.world.inodes[id].key.node).collect();
         for row in self.machine.core.slabs.rows() {
-            let there = row.clean_slabs + row.filling_slabs;
-            let there = there + row.allocated_slabs + row.unknown_slabs;
-            let lacks = there < row.wanted_slabs && row.trouble.is_none();
+            let lacks = present(&row) < row.wanted_slabs && row.trouble.is_none();
             assert!(
                 !lacks || busy.contains(&row.node) || self.machine.is_draining(),
                 "nothing is filled: {row:?}"
