@@ -1,7 +1,7 @@
 //! What loads the daemon, or the machine, beside a member.
 
 use crate::failure::Failure;
-use firstlight_pool::protocol::{MOST_REPLY_BYTES, Request, StatusQuery, packet};
+use firstlight_pool::protocol::{MOST_REPLY_BYTES, Reply, Request, StatusQuery, packet};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// The member beside the one whose takes are timed.
 pub(super) const OTHER_MEMBER: u32 = 65_002;
@@ -19,6 +20,8 @@ pub(super) const OTHER_MEMBER: u32 = 65_002;
 const STRANGER: u32 = 65_011;
 /// Connections of the member that sends requests.
 const CONNECTIONS: usize = 200;
+/// After how long a connection that is refused is tried again.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// What runs beside the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -97,17 +100,35 @@ fn connections(socket: &Path, goes_on: &(dyn Fn() -> bool + Sync)) {
 fn requests(socket: &Path, goes_on: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
     let request = Request::Status(StatusQuery::default()).encode();
     let request = request.map_err(io::Error::other)?;
-    let ends = (0..CONNECTIONS).map(|_| connect(socket));
-    let ends: Vec<OwnedFd> = ends.collect::<io::Result<_>>()?;
+    let mut ends = Vec::with_capacity(CONNECTIONS);
+    while ends.len() < CONNECTIONS && goes_on() {
+        let end = connect(socket)?;
+        // Those of the round before count until the daemon has closed them.
+        if answer(&end, &request).is_ok_and(|reply| !matches!(reply, Reply::Refused(_))) {
+            ends.push(end);
+        } else {
+            thread::sleep(AGAIN);
+        }
+    }
     while goes_on() {
         for end in &ends {
             packet::send(end, &request, &[])?;
         }
         for end in &ends {
-            packet::receive(end, MOST_REPLY_BYTES, 0).map_err(io::Error::other)?;
+            receive(end)?;
         }
     }
     Ok(())
+}
+
+fn answer(end: &OwnedFd, request: &[u8]) -> io::Result<Reply> {
+    packet::send(end, request, &[])?;
+    Reply::decode(&receive(end)?).map_err(io::Error::other)
+}
+
+fn receive(end: &OwnedFd) -> io::Result<Vec<u8>> {
+    let received = packet::receive(end, MOST_REPLY_BYTES, 0).map_err(io::Error::other)?;
+    Ok(received.message)
 }
 
 fn connect(socket: &Path) -> io::Result<OwnedFd> {
