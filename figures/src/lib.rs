@@ -2,6 +2,7 @@
 //!
 //! - [`size`]: `64GiB`, `512M`: the one grammar of sizes of all commands and files;
 //! - [`spread`]: median, median absolute deviation, least and most;
+//! - [`rank_sum`]: whether two sets of them differ;
 //! - [`text`]: bytes, counts and times for people;
 //! - [`random`]: pseudo-random numbers, the same in every run.
 //!
@@ -14,6 +15,8 @@
 extern crate std;
 
 pub mod random;
+#[cfg(feature = "std")]
+pub mod rank_sum;
 #[cfg(feature = "std")]
 pub mod size;
 #[cfg(feature = "std")]

@@ -19,9 +19,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::compare::TOTAL;
-use crate::gate::{mann_whitney, rank_sum_z, two_sided};
 use crate::records::{FailedBoot, Folder, LeftOut};
 use crate::run::{Run, Setup};
+use firstlight_figures::rank_sum::{mann_whitney, rank_sum_z, two_sided};
 use firstlight_figures::spread::median;
 
 /// Name and version of the form of [`History`].

@@ -34,13 +34,18 @@ case " $* " in
 esac
 [ -n "$kept" ] || exec "$real" "$@"
 
-# The content of a program, without what only debuggers read: that names the folder it was built in.
+# The content of a file; of a program what QEMU loads of it: the rest names the folder that it was built in.
 content() {
-    local file=$1
-    if [ "$(head -c 4 "$1" | tr -d '\0')" = $'\x7fELF' ] && objcopy --strip-debug "$1" "$scratch/stripped" 2>/dev/null; then
-        file=$scratch/stripped
+    if [ "$(head -c 4 "$1" | tr -d '\0')" = $'\x7fELF' ] && readelf --wide --file-header --segments "$1" >"$scratch/segments" 2>/dev/null; then
+        {
+            grep -E '^ +(Machine:|Entry point|[A-Z_]+ +0x)' "$scratch/segments"
+            while read -r kind offset _ _ bytes _; do
+                [ "$kind" != LOAD ] || head -c $((offset + bytes)) "$1" | tail -c $((bytes))
+            done <"$scratch/segments"
+        } | sha256sum
+        return
     fi
-    sha256sum <"$file"
+    sha256sum <"$1"
 }
 
 scratch=$(mktemp -d "$kept/new.XXXXXX")

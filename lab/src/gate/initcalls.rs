@@ -6,7 +6,8 @@
 
 use super::Method;
 use super::row::Judged;
-use super::statistics::{floats, mann_whitney};
+use super::method::floats;
+use firstlight_figures::rank_sum::mann_whitney;
 use crate::compare::{Comparison, Kind, Row, Spread};
 
 /// The least change that decides, in nanoseconds, on whichever clock.

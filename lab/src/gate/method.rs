@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::statistics::{floats, relative_spread};
+use firstlight_figures::spread::median;
 
 /// What counts as moved.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -83,4 +83,20 @@ pub struct Bounds {
     pub percent: Option<f64>,
     /// Least change of the median in nanoseconds.
     pub least_ns: Option<u64>,
+}
+
+/// How far figures spread beside their median: the distance between their quartiles, as the
+/// standard deviation of a normal distribution with these.
+fn relative_spread(figures: &[f64]) -> Option<f64> {
+    let mut sorted = figures.to_vec();
+    let middle = median(&mut sorted)?;
+    let quarter = sorted.len() / 4;
+    let low = sorted.get(quarter)?;
+    let high = sorted.get(sorted.len().checked_sub(quarter + 1)?)?;
+    (middle > 0.0).then(|| (high - low) / 1.349 / middle)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a boot")]
+pub(super) fn floats(ns: &[u64]) -> Vec<f64> {
+    ns.iter().map(|ns| *ns as f64).collect()
 }

@@ -12,7 +12,6 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `statistics` | the test and the interval |
 //! | `method` | what counts as moved |
 //! | `row` | one figure, judged |
 //! | `pairs` | what is judged: set-ups of two folders, machine by machine |
@@ -30,7 +29,6 @@ mod initcalls;
 mod method;
 mod pairs;
 mod row;
-mod statistics;
 
 use serde::Serialize;
 
@@ -41,8 +39,6 @@ pub use group::Group;
 pub use method::{Bounds, Method};
 pub use pairs::{Case, Evidence, Missing};
 pub use row::{Judged, State, differs};
-pub(crate) use statistics::two_sided;
-pub use statistics::{interval, mann_whitney, rank_sum_z};
 
 /// Name and version of the form of [`Verdict`].
 pub const SCHEMA: &str = "firstlight.gate/1";

@@ -1,8 +1,10 @@
-//! Whether two sets of runs differ: [`mann_whitney`] and an [`interval`] of the ratio of
+//! Whether two sets of figures differ: [`mann_whitney`] and an [`interval`] of the ratio of
 //! their medians. Both give the same answer for the same figures, always.
 
-use firstlight_figures::random::Random;
-use firstlight_figures::spread::median;
+use crate::random::Random;
+use crate::spread::median;
+use std::vec;
+use std::vec::Vec;
 
 /// Runs a side up to which every order is counted; beyond, a normal distribution stands in.
 const MOST_EXACT: usize = 30;
@@ -13,7 +15,7 @@ const DRAWS: usize = 1000;
 /// the same: the rank sum test, exact up to 30 runs a side, ties by their mean rank.
 ///
 /// ```
-/// use firstlight_lab::gate::mann_whitney;
+/// use firstlight_figures::rank_sum::mann_whitney;
 /// let slow = mann_whitney(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]);
 /// assert!((slow - 2.0 / 252.0).abs() < 1e-12);
 /// assert_eq!(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
@@ -106,7 +108,8 @@ fn deviations(ranks: &[usize], count: usize, sum: usize) -> f64 {
 
 /// What lies beyond `z` standard deviations on both sides of a normal distribution, by the
 /// rational approximation of Abramowitz and Stegun, 7.1.26.
-pub(crate) fn two_sided(z: f64) -> f64 {
+#[must_use]
+pub fn two_sided(z: f64) -> f64 {
     const TERMS: [f64; 5] = [
         0.254_829_592,
         -0.284_496_736,
@@ -124,7 +127,7 @@ pub(crate) fn two_sided(z: f64) -> f64 {
 /// from their own runs.
 ///
 /// ```
-/// use firstlight_lab::gate::interval;
+/// use firstlight_figures::rank_sum::interval;
 /// let (low, high) = interval(&[10.0; 10], &[20.0; 10]).unwrap();
 /// assert_eq!((low, high), (2.0, 2.0));
 /// ```
@@ -148,26 +151,10 @@ pub fn interval(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     Some((at(5)?, at(995)?))
 }
 
-/// How far figures spread beside their median: the distance between their quartiles, as the
-/// standard deviation of a normal distribution with these.
-pub(super) fn relative_spread(figures: &[f64]) -> Option<f64> {
-    let mut sorted = figures.to_vec();
-    let middle = median(&mut sorted)?;
-    let quarter = sorted.len() / 4;
-    let low = sorted.get(quarter)?;
-    let high = sorted.get(sorted.len().checked_sub(quarter + 1)?)?;
-    (middle > 0.0).then(|| (high - low) / 1.349 / middle)
-}
-
 /// As many of the figures as there are, each any of them.
 fn draw(random: &mut Random, figures: &[f64]) -> Vec<f64> {
     let one = |_| figures.get(random.below(figures.len())).copied();
     (0..figures.len()).filter_map(one).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a boot")]
-pub(super) fn floats(ns: &[u64]) -> Vec<f64> {
-    ns.iter().map(|ns| *ns as f64).collect()
 }
 
 #[cfg(test)]
