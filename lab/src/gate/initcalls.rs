@@ -5,10 +5,10 @@
 //! only explains: initcalls are renamed.
 
 use super::Method;
-use super::row::Judged;
 use super::method::floats;
-use firstlight_figures::rank_sum::mann_whitney;
+use super::row::Judged;
 use crate::compare::{Comparison, Kind, Row, Spread};
+use firstlight_figures::rank_sum::mann_whitney;
 
 /// The least change that decides, in nanoseconds, on whichever clock.
 const LEAST_NS: f64 = 1e6;

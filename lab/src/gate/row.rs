@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::method::Method;
 use super::method::floats;
-use firstlight_figures::rank_sum::{interval, mann_whitney};
 use crate::compare::{Kind, Row, Side, Spread};
+use firstlight_figures::rank_sum::{interval, mann_whitney};
 use firstlight_figures::spread::median;
 
 /// What became of a figure.

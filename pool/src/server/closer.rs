@@ -6,10 +6,11 @@
 //! for its other end, a file system in user space for its server. So can a pipe, while a process
 //! that writes to it waits for memory. A wait that a signal ends is ended after [`PATIENCE`]; a
 //! thread that goes on waiting is left to itself, and another one goes on. A socket counts for its
-//! user until it is closed.
+//! user until it is closed. One that no descriptor can be sent to is closed at once.
 
 use crate::os::background;
 use crate::os::interrupt::interrupt;
+use crate::os::passrights;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -148,8 +149,11 @@ impl Closer {
         })
     }
 
-    /// Closes a descriptor soon.
+    /// Closes a descriptor soon; at once where nobody can make that take long.
     pub(super) fn close(&self, user: u32, descriptor: OwnedFd) {
+        if passrights::are_refused(&descriptor) {
+            return;
+        }
         let mut state = self.state.borrow_mut();
         if lock(&self.shared.progress).left_of(state.given) == 0 {
             // The thread had nothing to do until now.
@@ -207,7 +211,7 @@ impl Closer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::packet;
+    use crate::protocol::packet::{self, PacketError};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
@@ -250,6 +254,24 @@ mod tests {
         }
         assert_eq!([1, 2, 3].map(|user| closer.unclosed(user)), [0; 3]);
         assert!(looks > 0 && !closer.is_behind());
+    }
+
+    #[test]
+    fn a_socket_that_refuses_descriptors_waits_for_no_thread() {
+        let closer = Closer::new().unwrap();
+        let kind = SocketType::SEQPACKET;
+        let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+        let (daemons, clients) = pair.unwrap();
+        let refuses = passrights::refuse(&daemons).is_ok();
+        // No thread can take anything.
+        let held = lock(&closer.shared.queue);
+        closer.close(1, daemons);
+        assert_eq!(closer.unclosed(1), u32::from(!refuses));
+        if refuses {
+            let end = packet::receive(&clients, 1, 0);
+            assert!(matches!(end, Err(PacketError::Closed)), "{end:?}");
+        }
+        drop(held);
     }
 
     /// A pipe whose lock is held for as long as the writer waits for `memory` cannot be had in a
