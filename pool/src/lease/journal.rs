@@ -175,6 +175,12 @@ impl Journal {
         self.live.values()
     }
 
+    /// A lease that is not over.
+    #[must_use]
+    pub fn record(&self, serial: Serial) -> Option<&Record> {
+        self.live.get(&serial)
+    }
+
     /// A lease begins.
     ///
     /// # Errors

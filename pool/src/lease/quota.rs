@@ -142,10 +142,16 @@ impl Rules {
         limits.any(|limit| matches!(limit.account, Account::Cgroup(_)))
     }
 
+    /// Whether this is root or the daemon's user.
+    #[must_use]
+    pub fn is_owner(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.owner_uid
+    }
+
     /// What `peer` is.
     #[must_use]
     pub fn standing(&self, peer: &Peer) -> Standing {
-        if peer.uid == 0 || peer.uid == self.owner_uid {
+        if self.is_owner(peer.uid) {
             Standing::Owner
         } else if self.is_member(peer) || self.named(peer, peer.uid).next().is_some() {
             Standing::Client

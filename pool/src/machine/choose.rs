@@ -3,6 +3,7 @@
 //! The smallest clean slab that is large enough; where there is none, the
 //! largest smaller one, if the client gave time and the rest can be zeroed in it.
 
+use super::speed::NsPerGib;
 use crate::protocol::PageSize;
 use crate::store::Key;
 use std::time::Duration;
@@ -41,9 +42,6 @@ pub struct Candidate {
     /// Whether its slabs can be made longer: those that were allocated before cannot.
     pub grows: bool,
 }
-
-/// Nanoseconds a GiB of zeroing takes, as measured or assumed.
-pub type NsPerGib = u64;
 
 /// The decision. `one_node` says that the machine has one node only, where a
 /// class that is bound to none lies on it all the same.

@@ -1,17 +1,14 @@
 //! What both services share: slabs, leases, accounts, and the actions to be carried out.
 
 use super::action::{Action, ConnectionId};
-use super::choose::NsPerGib;
 use super::leases::Leases;
 use super::slabs::Slabs;
+use super::speed::Speed;
 use crate::lease::Serial;
 use crate::lease::quota::{Charge, Ledger, Rules};
 use crate::protocol::{Counters, Filling, Refusal, RefusalCode, Reply};
 use crate::store::slab::SlabId;
 use std::collections::BTreeSet;
-
-/// What a GiB of zeroing is assumed to take before any was measured.
-const ASSUMED_NS_PER_GIB: NsPerGib = 100_000_000;
 
 /// Slabs, leases, accounts.
 #[derive(Debug)]
@@ -21,6 +18,7 @@ pub(super) struct Core {
     pub(super) rules: Rules,
     pub(super) ledger: Ledger,
     pub(super) counters: Counters,
+    pub(super) speed: Speed,
     pub(super) filling: Filling,
     /// Whether filling pauses for memory pressure.
     pub(super) is_paused: bool,
@@ -79,14 +77,5 @@ impl Core {
     /// Whether filling is neither turned off nor paused.
     pub(super) fn fills_now(&self) -> bool {
         self.filling.on && !self.is_paused
-    }
-
-    /// What a GiB of zeroing takes, as measured so far.
-    pub(super) fn ns_per_gib(&self) -> NsPerGib {
-        let (bytes, ns) = (self.counters.zeroed_bytes, self.counters.zeroing_ns);
-        let measured = (u128::from(ns) << 30).checked_div(u128::from(bytes));
-        measured
-            .and_then(|ns| u64::try_from(ns).ok())
-            .unwrap_or(ASSUMED_NS_PER_GIB)
     }
 }

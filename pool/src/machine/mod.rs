@@ -18,9 +18,11 @@ mod core;
 mod leases;
 mod restart;
 mod returns;
+mod revoked;
 #[cfg(test)]
 mod simulation;
 mod slabs;
+mod speed;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -102,6 +104,7 @@ impl Machine {
                 rules: start.rules,
                 ledger: Ledger::default(),
                 counters: Counters::default(),
+                speed: speed::Speed::default(),
                 filling: Filling {
                     on: true,
                     rate: start.rate,
@@ -246,7 +249,8 @@ impl Machine {
                 core.keep_clean(slab);
                 self.returns.became_clean(core, key);
             }
-            Filled::Unwanted => core.act(Action::Forget(slab)),
+            // What was filled of it takes time to take back.
+            Filled::Unwanted => self.returns.discard_one(core, slab),
             Filled::Unknown => {}
         }
         self.begin_fills(now.instant);

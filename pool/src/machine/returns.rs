@@ -11,8 +11,9 @@
 //! long as it counts as many as its revoked slabs account for, these stay charged too. Where it
 //! is not known how many of a slab are pinned, all are taken for pinned until the next look.
 
-use super::action::{Action, Now, Reach, Seen};
+use super::action::{Action, Now, Seen};
 use super::core::Core;
+use super::revoked::AllRevoked;
 use crate::config::Size;
 use crate::lease::quota::{Account, Charge};
 use crate::lease::{Replacements, Return, Serial};
@@ -49,17 +50,6 @@ struct Dirty {
     is_of_before: bool,
 }
 
-/// A slab that was emptied, and that its client may still reach.
-#[derive(Debug)]
-struct Revoked {
-    slab: SlabId,
-    dirty: Dirty,
-    /// Bytes that did not go back to the kernel when it was emptied.
-    pinned_bytes: u64,
-    /// Whether it is being emptied once more.
-    under_way: bool,
-}
-
 /// A slab that is being emptied while no other such one is.
 #[derive(Debug)]
 struct Measured {
@@ -77,8 +67,7 @@ pub(super) struct Returns {
     queue: VecDeque<SlabId>,
     /// The one of these that is being emptied.
     measured: Option<Measured>,
-    /// The oldest first.
-    revoked: Vec<Revoked>,
+    revoked: AllRevoked<Dirty>,
     /// Clean slabs that go back to the kernel.
     discarding: BTreeSet<SlabId>,
     replacements: Replacements,
@@ -216,12 +205,7 @@ impl Returns {
         if is_alone && pinned_bytes == 0 {
             self.forget(core, slab, dirty);
         } else {
-            self.revoked.push(Revoked {
-                slab,
-                dirty,
-                pinned_bytes,
-                under_way: false,
-            });
+            self.revoked.add(slab, dirty, pinned_bytes);
         }
         self.empty_next(core, now);
     }
@@ -249,41 +233,44 @@ impl Returns {
     pub(super) fn look(&mut self, core: &mut Core, seen: &Seen) {
         // Pins that account for more than the mounts count are gone, the oldest first.
         let mut too_much = self.pinned_bytes().saturating_sub(seen.stray_bytes);
-        for revoked in &mut self.revoked {
+        for revoked in self.revoked.iter_mut() {
             let gone = revoked.pinned_bytes.min(too_much);
             revoked.pinned_bytes -= gone;
             too_much -= gone;
         }
-        let reach: BTreeMap<SlabId, Reach> = seen
-            .revoked
-            .iter()
-            .map(|reach| (reach.slab, *reach))
-            .collect();
-        for mut revoked in std::mem::take(&mut self.revoked) {
-            let reach = reach.get(&revoked.slab);
-            let holds_pages = reach.is_some_and(|reach| reach.holds_pages);
-            let is_alone = reach.is_some_and(|reach| reach.is_alone);
+        // What was not looked at may be held, and holds nothing.
+        let mut unreachable = Vec::new();
+        for reach in &seen.revoked {
+            let Some(revoked) = self.revoked.get_mut(reach.slab) else {
+                continue;
+            };
             // What its client drew may be pinned.
-            let is_empty = revoked.pinned_bytes == 0 && !holds_pages;
-            if is_alone && is_empty && !revoked.under_way {
-                self.forget(core, revoked.slab, revoked.dirty);
+            let is_empty = revoked.pinned_bytes == 0 && !reach.holds_pages;
+            if revoked.under_way {
                 continue;
             }
-            if !revoked.under_way && holds_pages {
+            if reach.is_alone && is_empty {
+                unreachable.push(reach.slab);
+            } else if reach.holds_pages {
                 revoked.under_way = true;
-                core.act(Action::EmptyAgain(revoked.slab));
+                core.act(Action::EmptyAgain(reach.slab));
             }
-            self.revoked.push(revoked);
+        }
+        for slab in unreachable {
+            if let Some(revoked) = self.revoked.remove(slab) {
+                self.forget(core, slab, revoked.of);
+            }
         }
     }
 
     /// A revoked slab was emptied again: pages that its client drew may be pinned too.
     pub(super) fn emptied_again(&mut self, core: &Core, slab: SlabId) {
-        for revoked in self.revoked.iter_mut().filter(|one| one.slab == slab) {
-            revoked.under_way = false;
-            if !revoked.dirty.charge.is_free() && !core.memfds.contains(&slab) {
-                revoked.pinned_bytes = revoked.dirty.bytes;
-            }
+        let Some(revoked) = self.revoked.get_mut(slab) else {
+            return;
+        };
+        revoked.under_way = false;
+        if !revoked.of.charge.is_free() && !core.memfds.contains(&slab) {
+            revoked.pinned_bytes = revoked.of.bytes;
         }
     }
 
@@ -330,13 +317,18 @@ impl Returns {
     pub(super) fn discard(&mut self, core: &mut Core, slabs: Vec<(SlabId, u64)>) -> u64 {
         let mut total = 0;
         for (slab, bytes) in slabs {
-            core.unkeep_clean(slab);
-            core.memfds.remove(&slab);
             total += bytes;
-            self.discarding.insert(slab);
-            core.act(Action::Discard(slab));
+            self.discard_one(core, slab);
         }
         total
+    }
+
+    /// A slab that goes back to the kernel: nobody else can reach it.
+    pub(super) fn discard_one(&mut self, core: &mut Core, slab: SlabId) {
+        core.unkeep_clean(slab);
+        core.memfds.remove(&slab);
+        self.discarding.insert(slab);
+        core.act(Action::Discard(slab));
     }
 
     pub(super) fn discarded(&mut self, slab: SlabId) {
@@ -349,8 +341,8 @@ impl Returns {
         let reachable = self
             .revoked
             .iter()
-            .filter(|revoked| revoked.dirty.charge.is_on(account));
-        let reachable: u64 = reachable.map(|revoked| revoked.dirty.bytes).sum();
+            .filter(|revoked| revoked.of.charge.is_on(account));
+        let reachable: u64 = reachable.map(|revoked| revoked.of.bytes).sum();
         if reachable > 0 {
             return Some(format!(
                 "; {} of it was given back and can still be reached: a process has the memory open",
@@ -376,12 +368,12 @@ impl Returns {
 
     /// Slabs that revoked clients may still reach.
     pub(super) fn revoked(&self) -> impl Iterator<Item = SlabId> {
-        self.revoked.iter().map(|revoked| revoked.slab)
+        self.revoked.slabs()
     }
 
     /// Bytes that are charged for these.
     pub(super) fn revoked_bytes(&self) -> u64 {
-        self.revoked.iter().map(|revoked| revoked.dirty.bytes).sum()
+        self.revoked.iter().map(|revoked| revoked.of.bytes).sum()
     }
 
     /// Bytes that revoked clients have pinned.

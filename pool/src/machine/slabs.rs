@@ -8,8 +8,9 @@
 //!                                                                            (trusted only)
 //! ```
 
-use super::choose::{self, Candidate, Choice, NsPerGib, Want};
+use super::choose::{self, Candidate, Choice, Want};
 use super::class::{Class, Filling, Spec};
+use super::speed::NsPerGib;
 use crate::protocol::{PageSize, PoolRow};
 use crate::store::Key;
 use crate::store::slab::SlabId;

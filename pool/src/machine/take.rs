@@ -113,7 +113,7 @@ impl Takes {
         if let Err(exceeded) = core.ledger.allows(&core.rules, &peer, take.bytes) {
             return over_quota(core, returns, from, &exceeded);
         }
-        let Some(pick) = core.slabs.choose(&want(&take), core.ns_per_gib()) else {
+        let Some(pick) = core.slabs.choose(&want(&take), core.speed.ns_per_gib()) else {
             return self.nothing_ready(core, now, from, &take);
         };
         if pick.bytes > pick.key.bytes && !self.may_top_up(peer.user) {
@@ -410,7 +410,7 @@ fn nothing_for(core: &Core, take: &Take) -> String {
 fn next_in_ms(core: &Core, want: &Want) -> Option<u32> {
     let bytes = core.slabs.lacking_bytes(want);
     let bytes = u128::from(bytes.filter(|_| core.fills_now())?);
-    let zeroing_ns = (bytes * u128::from(core.ns_per_gib())) >> 30;
+    let zeroing_ns = (bytes * u128::from(core.speed.ns_per_gib())) >> 30;
     let paced_ns = (bytes * 1_000_000_000)
         .checked_div(core.filling.rate.into())
         .unwrap_or(0);

@@ -92,6 +92,11 @@ impl Machine {
         self.core.slabs.progress(slab, bytes);
     }
 
+    /// So many bytes of a slab that only the daemon reaches were zeroed in so long.
+    pub fn zeroed(&mut self, bytes: u64, ns: u64) {
+        self.core.speed.measured(bytes, ns);
+    }
+
     /// What happened, for the owner of the machine to count in what it did itself.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.core.counters

@@ -4,6 +4,7 @@
 //! in debt waits until the debt is repaid. So a flood costs the machine no more than its
 //! share of one CPU, and the process behind it sleeps meanwhile.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// Of each second, the part that one user may have: an eighth. Waking up for it costs the
@@ -44,6 +45,12 @@ impl Budget {
         let due = self.full_at.checked_sub(BURST * SHARE)?;
         (due > now).then_some(due)
     }
+}
+
+/// What this thread has used of the processor: what others take from it is no client's cost.
+pub(super) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

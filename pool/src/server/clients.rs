@@ -2,28 +2,23 @@
 //! in turn, and what each costs is counted against its user's budget.
 
 use super::Server;
+use super::budget::processor_time;
 use super::closer::{self, NOBODY};
 use super::connections::{Sent, TOO_MANY};
 use super::events::Source;
 use super::pool::Outgoing;
+use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::machine::{ConnectionId, Event, denied};
 use crate::os::peer::Credentials;
 use crate::protocol::packet::PacketError;
 use crate::protocol::{Refusal, RefusalCode, Reply, Request};
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Connections that are accepted in one turn.
 const ACCEPTS_A_TURN: usize = 4;
-
-/// What this thread has used of the processor: what others take from it is no client's cost.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.try_into().unwrap_or_default()
-}
 
 impl Server {
     /// Accepts what waits. Users that may do nothing here have a budget together; in debt, the
@@ -120,17 +115,21 @@ impl Server {
         standing
     }
 
-    /// Handles one request of a user.
+    /// Handles one request of a user, or the end of one of its leases.
     pub(super) fn turn(&mut self, uid: u32) {
         let begin = processor_time();
         let Some(event) = self.turns.next(uid) else {
             return;
         };
-        if let Source::Connection(id) = event.source {
-            if event.writable {
-                self.flush(id);
+        match event.source {
+            Source::Connection(id) => {
+                if event.writable {
+                    self.flush(id);
+                }
+                self.request(id, event.hung_up);
             }
-            self.request(id, event.hung_up);
+            Source::LeasePipe(serial) => self.lease_pipe(serial),
+            _ => {}
         }
         let spent = processor_time().saturating_sub(begin);
         self.turns.spend(uid, spent, &self.events);
@@ -200,21 +199,49 @@ impl Server {
     fn send(&mut self, outgoing: Outgoing) {
         let to = outgoing.to;
         let serial = outgoing.lease.as_ref().map(|(serial, _)| *serial);
+        // Before the other end leaves, so that its end is never missed.
         if let Some(serial) = serial
-            && let Some(pipe) = self.pool.pipe(serial)
+            && let Some(queue) = self.connections.queue(to)
+            && self.pool.ends.wait(serial, &queue).is_err()
         {
-            // Before the other end leaves, so that its end is never missed.
-            let source = Source::LeasePipe(serial);
-            if self.events.add(source, pipe, true).is_err() {
-                let error = "out of descriptors".into();
-                return self.step(Event::NotAllocated { serial, error });
-            }
+            let error = "out of descriptors".into();
+            return self.step(Event::NotAllocated { serial, error });
         }
         let sent = self.connections.answer(outgoing);
         if let Some(serial) = serial.filter(|_| sent == Sent::Yes) {
             self.step(Event::Allocated(serial));
         }
         self.settle(to, sent);
+    }
+
+    /// Has the pipes of leases from before wait in their users' queues; out of descriptors, some
+    /// do at a later tick.
+    pub(super) fn wait_for_pipes(&mut self) {
+        for serial in self.pool.ends.unwaited() {
+            let Some(uid) = self
+                .pool
+                .machine
+                .leases()
+                .get(serial)
+                .map(|lease| lease.uid)
+            else {
+                continue;
+            };
+            let is_bounded = !self.pool.machine.rules().is_owner(uid);
+            let user = self.pool.user_of(uid);
+            let queue = self.turns.queue(user, is_bounded, &self.events);
+            let waits = queue.and_then(|queue| self.pool.ends.wait(serial, &queue));
+            if waits.is_err() {
+                self.pool.ends.does_not_wait(serial);
+            }
+        }
+    }
+
+    /// Something happened to the pipe of a lease.
+    pub(super) fn lease_pipe(&mut self, serial: Serial) {
+        if self.pool.ends.is_over(serial) {
+            self.step(Event::PipeClosed(serial));
+        }
     }
 
     fn flush(&mut self, id: ConnectionId) {

@@ -226,6 +226,11 @@ impl Connections {
         Some(received)
     }
 
+    /// Its user's.
+    pub(super) fn queue(&self, id: ConnectionId) -> Option<Rc<Events>> {
+        self.open.get(&id).map(|open| Rc::clone(&open.queue))
+    }
+
     pub(super) fn peer(&self, id: ConnectionId) -> Option<&Peer> {
         self.open.get(&id).map(|connection| &connection.peer)
     }

@@ -14,6 +14,9 @@ impl Pool {
         counters.zeroed_bytes += done.zeroed_bytes;
         counters.zeroed_twice_bytes += done.zeroed_twice_bytes;
         counters.zeroing_ns += done.zeroing_ns;
+        if let Ticket::Fill(..) | Ticket::TopUp(_) = done.ticket {
+            self.machine.zeroed(done.zeroed_bytes, done.zeroing_ns);
+        }
         let event = match done.ticket {
             Ticket::Fill(_, slab) => self.filled(slab, done.result),
             Ticket::TopUp(slab) => {
@@ -55,7 +58,7 @@ impl Pool {
         self.is_done(slab);
         let file = self.files.get(slab);
         let is_memfd = file.as_ref().is_ok_and(|file| file.is_memfd());
-        let marked = result.and_then(|()| file.and_then(Slab::mark_clean));
+        let marked = result.and_then(|()| self.files.mark_clean(slab));
         let error = marked
             .err()
             .map(|error| format!("filling stopped: {error}"));

@@ -11,6 +11,7 @@
 //!   all that; `reload.rs`: another configuration;
 //! - `connections.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
+//!   `ends.rs`: the pipes that end leases;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: slabs and leases of
 //!   an earlier daemon.
@@ -20,6 +21,7 @@ mod check;
 mod clients;
 mod closer;
 mod connections;
+mod ends;
 mod error;
 mod events;
 mod jobs;
@@ -39,14 +41,13 @@ pub use check::{Checked, check};
 pub use error::ServeError;
 
 use crate::config::{Config, Size};
-use crate::lease::Serial;
 use crate::lease::quota::Rules;
-use crate::machine::{Event, Machine, Spec, Start};
+use crate::machine::{Machine, Spec, Start};
 use crate::os::background;
 use crate::os::hugepages;
 use crate::os::service::{self, NotifyState};
 use crate::store::{Files, Key};
-use budget::Budget;
+use budget::{Budget, processor_time};
 use closer::Closer;
 use connections::Connections;
 use events::{Events, Source};
@@ -65,9 +66,6 @@ use workers::Workers;
 
 /// How often revoked slabs are looked at and stuck connections are closed.
 const TICK: Duration = Duration::from_secs(1);
-
-/// Leases whose end is looked after in one turn: the others are there in the next.
-const ENDS_A_TURN: usize = 16;
 
 /// Serves until a signal ends it or it was drained.
 ///
@@ -91,7 +89,7 @@ struct Server {
     pool: Pool,
     connections: Connections,
     closer: Rc<Closer>,
-    events: Rc<Events>,
+    events: Events,
     turns: Turns,
     listener: Listener,
     /// Of all users together that may do nothing here.
@@ -145,7 +143,6 @@ impl Server {
         let closer = Closer::new().map_err(|error| ServeError::system("start a thread", error))?;
         let closer = Rc::new(closer);
         let events = Events::new().map_err(|error| ServeError::system("wait", error))?;
-        let events = Rc::new(events);
         let mut pool = Pool::new(Parts {
             machine,
             files,
@@ -153,7 +150,6 @@ impl Server {
             refills,
             known,
             closer: Rc::clone(&closer),
-            events: Rc::clone(&events),
         });
         pool.keeper.keep_mounts(&pool.files);
         pool.keep_found(&mut found, say);
@@ -195,9 +191,6 @@ impl Server {
             .add(Source::Workers, self.pool.workers.wake(), true)?;
         self.events.add(Source::Signals, &self.signals, true)?;
         self.events.add(Source::Reloads, &self.reloads, true)?;
-        for (serial, pipe) in self.pool.pipes() {
-            self.events.add(Source::LeasePipe(serial), pipe, true)?;
-        }
         Ok(())
     }
 
@@ -227,7 +220,6 @@ impl Server {
                 .events
                 .wait(wait)
                 .map_err(|error| ServeError::system("wait", error))?;
-            let mut ends = 0;
             for event in events {
                 match event.source {
                     Source::User(uid) => self.turn(uid),
@@ -236,13 +228,9 @@ impl Server {
                         self.reload(read, say);
                     }
                     Source::Signals if self.signals.read(&mut [0; 16]).is_ok() => return Ok(()),
-                    Source::LeasePipe(serial) if ends < ENDS_A_TURN => {
-                        ends += 1;
-                        self.lease_pipe(serial);
-                    }
                     Source::Listener => self.accept(),
                     Source::Workers => self.work_done(),
-                    // A user's own, and not here; what is left waits for the next turn.
+                    // In their users' queues, and not here.
                     Source::Connection(_) | Source::LeasePipe(_) | Source::Signals => {}
                 }
             }
@@ -281,6 +269,7 @@ impl Server {
         self.pool.connections = self.connections.len();
         let outgoing = self.pool.tick();
         self.send_all(outgoing);
+        self.wait_for_pipes();
         for id in self.connections.stuck(now) {
             self.close(id);
         }
@@ -293,17 +282,16 @@ impl Server {
         }
     }
 
-    fn lease_pipe(&mut self, serial: Serial) {
-        let pipe = self.pool.pipe(serial);
-        if pipe.is_some_and(|pipe| pipe.is_over().unwrap_or(true)) {
-            self.step(Event::PipeClosed(serial));
-        }
-    }
-
     fn work_done(&mut self) {
         for done in self.pool.workers.done() {
+            let begin = processor_time();
+            let user = self.pool.pays_for(&done.ticket);
             let outgoing = self.pool.work_done(done);
             self.send_all(outgoing);
+            if let Some(user) = user {
+                let spent = processor_time().saturating_sub(begin);
+                self.turns.spend(user, spent, &self.events);
+            }
         }
     }
 

@@ -5,22 +5,22 @@
 //! [`Pool::work_done`].
 
 use super::closer::{Closer, NOBODY};
-use super::events::{Events, Source};
+use super::ends::Ends;
 use super::keeper::Keeper;
 use super::refills::Refills;
 use super::workers::{Ticket, Workers};
 use crate::fill::{Job, Tenure, Work, Worker};
 use crate::lease::journal::Journal;
-use crate::lease::{LeasePipe, Pipes, Serial};
+use crate::lease::{Pipes, Serial};
 use crate::machine::{
     Action, Allocation, ConnectionId, Event, Machine, Now, Reach, Seen, Spec, Step,
 };
 use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
-use crate::store::slab::{Slab, SlabId};
+use crate::store::slab::SlabId;
 use crate::store::{Files, Key};
 use rustix::process::{Resource, getrlimit};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -55,8 +55,15 @@ struct UnderWay {
     done_bytes: Arc<AtomicU64>,
 }
 
-/// Pipes that are looked at again in a tick at most.
-const PIPES_A_TICK: usize = 64;
+/// A slab that is being emptied while no other such one is.
+#[derive(Debug)]
+struct Measured {
+    slab: SlabId,
+    /// Whose it was.
+    uid: Option<u32>,
+    /// What the mounts counted as stray before.
+    stray_bytes: u64,
+}
 
 /// Slabs, leases, and the workers for what takes time.
 #[derive(Debug)]
@@ -67,18 +74,15 @@ pub(super) struct Pool {
     pub(super) refills: Refills,
     pub(super) keeper: Keeper,
     journal: Journal,
-    folder: Pipes,
-    pipes: BTreeMap<Serial, LeasePipe>,
-    /// Leases from before whose pipes could not be looked at yet: they last until then.
-    unseen: BTreeSet<Serial>,
-    closer: Rc<Closer>,
-    events: Rc<Events>,
+    pub(super) folder: Pipes,
+    pub(super) ends: Ends,
+    pub(super) closer: Rc<Closer>,
     subids: SubordinateIds,
     under_way: BTreeMap<SlabId, UnderWay>,
     /// Of leases that are over, until their slabs are emptied.
     tenures: BTreeMap<Serial, Arc<Tenure>>,
-    /// What the mounts counted as stray before this slab was emptied.
-    stray_before: Option<(SlabId, u64)>,
+    /// The slab that is being emptied to see what stays behind.
+    measured: Option<Measured>,
     /// What no worker could be had for; tried again at the next tick.
     again: Vec<Action>,
     /// Connections at the last tick.
@@ -94,8 +98,6 @@ pub(super) struct Parts {
     /// The journal of leases, and their pipes.
     pub(super) known: (Journal, Pipes),
     pub(super) closer: Rc<Closer>,
-    /// Where the ends of leases are waited for.
-    pub(super) events: Rc<Events>,
 }
 
 impl Pool {
@@ -109,15 +111,13 @@ impl Pool {
             refills: parts.refills,
             keeper: Keeper::new(),
             closer: parts.closer,
-            events: parts.events,
             journal,
             folder,
-            pipes: BTreeMap::new(),
-            unseen: BTreeSet::new(),
+            ends: Ends::default(),
             subids: SubordinateIds::of_machine(&owners),
             under_way: BTreeMap::new(),
             tenures: BTreeMap::new(),
-            stray_before: None,
+            measured: None,
             again: Vec::new(),
             connections: 0,
         }
@@ -128,51 +128,8 @@ impl Pool {
         self.subids.user_of(uid)
     }
 
-    /// The pipes of all leases.
-    pub(super) fn pipes(&self) -> impl Iterator<Item = (Serial, &LeasePipe)> {
-        self.pipes.iter().map(|(serial, pipe)| (*serial, pipe))
-    }
-
     pub(super) fn journal(&self) -> &Journal {
         &self.journal
-    }
-
-    /// Finds the pipe of a lease from an earlier daemon: whether it is open. One that cannot be
-    /// looked at counts as open, and is looked at again: out of descriptors, which others may have
-    /// used up, no lease is ended.
-    pub(super) fn find_pipe(&mut self, serial: Serial) -> bool {
-        match self.folder.find(serial) {
-            Ok(None) => return false,
-            Ok(Some(pipe)) => drop(self.pipes.insert(serial, pipe)),
-            Err(_) => drop(self.unseen.insert(serial)),
-        }
-        true
-    }
-
-    /// Looks again at pipes that could not be looked at.
-    fn look_for_pipes(&mut self) -> Vec<Outgoing> {
-        let mut outgoing = Vec::new();
-        let some: Vec<_> = self.unseen.iter().copied().take(PIPES_A_TICK).collect();
-        for serial in some {
-            if self.machine.leases().get(serial).is_none() {
-                self.unseen.remove(&serial);
-                continue;
-            }
-            match self.folder.find(serial) {
-                Ok(Some(pipe)) => {
-                    let source = Source::LeasePipe(serial);
-                    if self.events.add(source, &pipe, true).is_err() {
-                        self.closer.close(NOBODY, pipe.into_descriptor());
-                        continue;
-                    }
-                    self.pipes.insert(serial, pipe);
-                }
-                Ok(None) => outgoing.extend(self.step(Event::PipeClosed(serial))),
-                Err(_) => continue,
-            }
-            self.unseen.remove(&serial);
-        }
-        outgoing
     }
 
     /// Removes the pipes of leases that are over; those that cannot be removed cost a name each.
@@ -181,7 +138,7 @@ impl Pool {
         let is_live = |serial| journal.records().any(|record| record.serial == serial);
         let _ = self.folder.retain(is_live);
         let is_over = |serial: &Serial| self.machine.leases().get(*serial).is_none();
-        let over: Vec<Serial> = self.pipes.keys().copied().filter(is_over).collect();
+        let over: Vec<Serial> = self.ends.serials().filter(is_over).collect();
         for serial in over {
             self.drop_pipe(serial);
         }
@@ -198,10 +155,6 @@ impl Pool {
         if let Some(file) = file {
             self.files.adopt_allocated(slab, key, bytes, file, memfd);
         }
-    }
-
-    pub(super) fn pipe(&self, serial: Serial) -> Option<&LeasePipe> {
-        self.pipes.get(&serial)
     }
 
     /// The machine is told what happened, and what it wants done is done. What is to be sent
@@ -318,12 +271,22 @@ impl Pool {
                 is_measured,
             } => {
                 if is_measured {
-                    self.stray_before = Some((slab, self.files.stray_bytes()));
+                    let journal = self.journal();
+                    let record = lease.and_then(|serial| journal.record(serial));
+                    self.measured = Some(Measured {
+                        slab,
+                        uid: record.map(|record| record.uid),
+                        stray_bytes: self.files.stray_bytes(),
+                    });
                 }
                 self.empty(slab, Ticket::Empty(slab), lease, action);
             }
             Action::EmptyAgain(slab) => {
                 self.empty(slab, Ticket::EmptyAgain(slab), None, action);
+            }
+            // One whose file could not be made has nothing to go back.
+            Action::Discard(slab) if self.files.get(slab).is_err() => {
+                return Some(Event::Discarded(slab));
             }
             Action::Discard(slab) => self.empty(slab, Ticket::Discard(slab), None, action),
             Action::ZeroInPlace { slab, node, lease } => {
@@ -366,8 +329,7 @@ impl Pool {
 
     /// Waits for the end of a lease no more. Its pipe is closed by a thread that may wait.
     fn drop_pipe(&mut self, serial: Serial) {
-        if let Some(pipe) = self.pipes.remove(&serial) {
-            let _ = self.events.remove(&pipe);
+        if let Some(pipe) = self.ends.remove(serial) {
             self.closer.close(NOBODY, pipe.into_descriptor());
         }
     }
@@ -394,7 +356,7 @@ impl Pool {
                 Step::KeepLease => self.keeper.keep_lease(serial, self.files.get(slab)?),
                 Step::MakePipe => {
                     let (ours, theirs) = self.folder.make(serial)?;
-                    self.pipes.insert(serial, ours);
+                    self.ends.made(serial, ours);
                     parts.push(theirs);
                 }
                 Step::Record => {
@@ -448,7 +410,7 @@ impl Pool {
     fn has_descriptors(&self) -> io::Result<()> {
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         // What is clean, or will be, needs a lease pipe as well when it is allocated.
-        let held = self.files.len() + self.pipes.len() + self.machine.ready_slabs();
+        let held = self.files.len() + self.ends.descriptors() + self.machine.ready_slabs();
         let held = held as u64;
         if held < most / 8 * 5 {
             return Ok(());
@@ -474,10 +436,21 @@ impl Pool {
 
     /// How much more the mounts count as stray than before this slab was emptied.
     pub(super) fn stray_since(&mut self, slab: SlabId) -> u64 {
-        let before = self.stray_before.take_if(|(measured, _)| *measured == slab);
-        before.map_or(0, |(_, before)| {
-            self.files.stray_bytes().saturating_sub(before)
+        let measured = self.measured.take_if(|measured| measured.slab == slab);
+        measured.map_or(0, |before| {
+            let now = self.files.stray_bytes();
+            now.saturating_sub(before.stray_bytes)
         })
+    }
+
+    /// The user whose lease makes looking at what a worker did costly.
+    pub(super) fn pays_for(&mut self, ticket: &Ticket) -> Option<u32> {
+        let Ticket::Empty(slab) = ticket else {
+            return None;
+        };
+        let measured = self.measured.as_ref()?;
+        let uid = measured.uid.filter(|_| measured.slab == *slab)?;
+        Some(self.user_of(uid))
     }
 
     /// What the machine does not know of itself.
@@ -494,7 +467,7 @@ impl Pool {
 
     /// Has a slab's pages taken away, by a worker of its own if need be.
     fn empty(&mut self, slab: SlabId, ticket: Ticket, lease: Option<Serial>, action: Action) {
-        let Ok(file) = self.files.get(slab).map(Slab::file) else {
+        let Ok(file) = self.files.get_mut(slab).map(|slab| slab.file()) else {
             return;
         };
         let after = lease.and_then(|lease| self.tenures.get(&lease).cloned());
@@ -571,6 +544,6 @@ impl Pool {
         let seen = self.look();
         self.step(Event::Stop { keep, seen });
         // Closed with this process: a close may wait for a writer.
-        std::mem::forget(std::mem::take(&mut self.pipes));
+        self.ends.leave();
     }
 }

@@ -1,7 +1,6 @@
 //! The machine's decisions carried out with real files and workers, without sockets.
 
 use super::closer::Closer;
-use super::events::Events;
 use super::pool::{Outgoing, Parts, Pool, now};
 use super::refills::Refills;
 use super::workers::Workers;
@@ -67,7 +66,6 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
         refills,
         known,
         closer: Rc::new(Closer::new().unwrap()),
-        events: Rc::new(Events::new().unwrap()),
     });
     until(&mut pool, |pool| clean(pool) == 3);
     (folder, pool)
@@ -239,8 +237,7 @@ fn a_quota_counts_the_slab_that_is_allocated_and_not_what_was_requested() {
 fn a_take_beyond_the_quota_destroys_no_clean_slab() {
     let (_folder, mut pool) = pool_of(&CONFIG.replace("\"4M\"", "\"3M\""));
     // As fast as any machine: the largest slab would grow to 4 MiB.
-    pool.machine.counters().zeroed_bytes = 1 << 30;
-    pool.machine.counters().zeroing_ns = 1;
+    pool.machine.zeroed(64 << 30, 64);
     let take = Take {
         bytes: 3 << 20,
         max_topup_ms: 60_000,
@@ -328,8 +325,7 @@ fn clients_hear_when_to_ask_again_only_while_something_is_filled() {
     assert!(matches!(resized.reply, Reply::Resize(_)));
     let _kept: Vec<_> = (0..3).map(|_| taken(&mut pool, 0).unwrap()).collect();
     // As fast as any machine, however busy this one is.
-    pool.machine.counters().zeroed_bytes = 1 << 30;
-    pool.machine.counters().zeroing_ns = 100_000_000;
+    pool.machine.zeroed(64 << 30, 6_400_000_000);
     let (code, ms) = refused(&mut pool);
     assert_eq!(code, RefusalCode::Empty);
     // A slab of 2 MiB takes less than that.

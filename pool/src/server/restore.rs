@@ -1,10 +1,10 @@
 //! Slabs and leases of an earlier daemon, as far as they are found again.
 
 use super::keeper;
-use super::pool::{Pool, now};
+use super::pool::{Outgoing, Pool, now};
 use crate::lease::Serial;
 use crate::lease::journal::Record;
-use crate::machine::{Before, Restored};
+use crate::machine::{Before, Event, Restored};
 use crate::os::service;
 use crate::store::{Found as Left, adopt};
 use std::collections::BTreeMap;
@@ -77,6 +77,30 @@ impl Pool {
                 "from the service manager: {kept} slabs kept, {emptied} let go"
             ));
         }
+    }
+
+    /// Finds the pipe of a lease from an earlier daemon: whether it is open. One that cannot be
+    /// looked at counts as open, and is looked at again: out of descriptors, which others may have
+    /// used up, no lease is ended.
+    pub(super) fn find_pipe(&mut self, serial: Serial) -> bool {
+        match self.folder.find(serial) {
+            Ok(None) => return false,
+            Ok(Some(pipe)) => self.ends.found(serial, pipe),
+            Err(_) => self.ends.not_seen(serial),
+        }
+        true
+    }
+
+    /// Looks again at pipes that could not be looked at.
+    pub(super) fn look_for_pipes(&mut self) -> Vec<Outgoing> {
+        let mut outgoing = Vec::new();
+        for serial in self.ends.unseen() {
+            let is_live = self.machine.leases().get(serial).is_some();
+            if is_live && !self.find_pipe(serial) {
+                outgoing.extend(self.step(Event::PipeClosed(serial)));
+            }
+        }
+        outgoing
     }
 
     /// Takes up the leases of an earlier daemon; `files` are those that were kept.

@@ -29,7 +29,6 @@ use crate::protocol::PageSize;
 use slab::{Slab, SlabId};
 use sources::Sources;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -53,8 +52,10 @@ pub struct Found {
 pub struct Files {
     sources: Sources,
     slabs: BTreeMap<SlabId, Slab>,
-    /// Every file in a mount, whichever client has its slab now.
-    mounted: Vec<Weak<OwnedFd>>,
+    /// Every file in a mount whose pages may be other ones now, whichever client has its slab.
+    moving: BTreeMap<SlabId, Weak<OwnedFd>>,
+    /// Bytes of all others in mounts: slabs that are clean.
+    still_bytes: u64,
 }
 
 impl Files {
@@ -83,7 +84,8 @@ impl Files {
         let mut files = Self {
             sources: Sources::open(directory, mounts)?,
             slabs: BTreeMap::new(),
-            mounted: Vec::new(),
+            moving: BTreeMap::new(),
+            still_bytes: 0,
         };
         let prepared = files.prepare(specs, specs)?;
         let mut found = Found {
@@ -138,17 +140,28 @@ impl Files {
 
     fn insert(&mut self, slab: Slab) -> &Slab {
         // From here on its pages are known to be the daemon's.
-        if slab.is_counted() {
-            self.mounted.push(Arc::downgrade(&slab.file()));
+        if slab.is_still() {
+            self.still_bytes += slab.bytes();
+        } else if slab.is_counted() {
+            self.moving.insert(slab.id(), Arc::downgrade(&slab.file()));
         }
-        match self.slabs.entry(slab.id()) {
-            Entry::Vacant(place) => place.insert(slab),
-            Entry::Occupied(place) => {
-                let place = place.into_mut();
-                *place = slab;
-                place
-            }
+        self.slabs.remove(&slab.id());
+        self.slabs.entry(slab.id()).or_insert(slab)
+    }
+
+    /// Says on a slab's inode that the kernel has filled it.
+    ///
+    /// # Errors
+    /// The operating system's refusal; that there is none of this number.
+    pub fn mark_clean(&mut self, id: SlabId) -> io::Result<()> {
+        let slab = self.get_mut(id)?;
+        slab.mark_clean()?;
+        if slab.is_still() {
+            let bytes = slab.bytes();
+            self.still_bytes += bytes;
+            self.moving.remove(&id);
         }
+        Ok(())
     }
 
     /// A slab.
@@ -159,16 +172,24 @@ impl Files {
         self.slabs.get(&id).ok_or_else(|| unknown(id))
     }
 
-    /// A slab.
+    /// A slab with which something is to be done.
     ///
     /// # Errors
     /// That there is none of this number.
     pub fn get_mut(&mut self, id: SlabId) -> io::Result<&mut Slab> {
-        self.slabs.get_mut(&id).ok_or_else(|| unknown(id))
+        let slab = self.slabs.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let was_still = slab.is_still();
+        slab.touch();
+        if was_still {
+            self.still_bytes -= slab.bytes();
+            self.moving.insert(id, Arc::downgrade(&slab.file()));
+        }
+        Ok(slab)
     }
 
     /// Closes a slab's file: it is the caller's.
     pub fn remove(&mut self, id: SlabId) -> Option<Slab> {
+        self.get_mut(id).ok()?;
         self.slabs.remove(&id)
     }
 
@@ -180,10 +201,17 @@ impl Files {
         // Used first: what is filled in between is known, not stray.
         let used = |mount: &Arc<mount::Mount>| mount.used_bytes().ok().flatten();
         let used: u64 = self.sources.mounts().filter_map(used).sum();
-        self.mounted.retain(|file| file.strong_count() > 0);
+        self.moving.retain(|_, file| file.strong_count() > 0);
         let held = |file: &Weak<OwnedFd>| memory_file::held_bytes(file.upgrade()?).ok();
-        let known: u64 = self.mounted.iter().filter_map(held).sum();
-        used.saturating_sub(known)
+        let moving: u64 = self.moving.values().filter_map(held).sum();
+        used.saturating_sub(self.still_bytes + moving)
+    }
+
+    /// Files that this looks at each time.
+    #[cfg(test)]
+    fn looked_at(&self) -> usize {
+        let files = self.moving.values();
+        files.filter(|file| file.strong_count() > 0).count()
     }
 
     /// The mounts, for the service manager to keep.

@@ -51,7 +51,7 @@ pub fn recover(mount: &Arc<Mount>) -> io::Result<Recovered> {
         match examine(mount, &name) {
             Ok((key, id, file)) => {
                 let at = (Arc::clone(mount), name);
-                let slab = Slab::named(id, key.page, key.bytes, file, at);
+                let slab = Slab::named(id, key.page, key.bytes, file, at).found_clean();
                 found.clean.push((key, slab));
             }
             Err(why) => {

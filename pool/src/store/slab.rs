@@ -61,6 +61,8 @@ pub struct Slab {
     bytes: u64,
     file: Arc<OwnedFd>,
     home: Home,
+    /// Whether it is filled, and nothing was done with it since.
+    is_clean: bool,
 }
 
 impl Slab {
@@ -78,6 +80,7 @@ impl Slab {
             bytes,
             file: Arc::new(file),
             home: Home::Named(at.0, at.1),
+            is_clean: false,
         }
     }
 
@@ -89,6 +92,7 @@ impl Slab {
             bytes,
             file: Arc::new(file),
             home: Home::Unnamed,
+            is_clean: false,
         }
     }
 
@@ -106,6 +110,7 @@ impl Slab {
             bytes,
             file: Arc::new(file),
             home: Home::Memfd,
+            is_clean: false,
         }
     }
 
@@ -144,11 +149,31 @@ impl Slab {
     ///
     /// # Errors
     /// The operating system's refusal.
-    pub fn mark_clean(&self) -> io::Result<()> {
-        match self.home {
-            Home::Named(..) => self.chmod(mode::CLEAN),
-            Home::Unnamed | Home::Memfd => Ok(()),
+    pub(super) fn mark_clean(&mut self) -> io::Result<()> {
+        if let Home::Named(..) = self.home {
+            self.chmod(mode::CLEAN)?;
         }
+        self.is_clean = true;
+        Ok(())
+    }
+
+    /// Found with the mark of a clean one.
+    pub(super) fn found_clean(self) -> Self {
+        Self {
+            is_clean: true,
+            ..self
+        }
+    }
+
+    /// Something may be done with it from now on.
+    pub(super) fn touch(&mut self) {
+        self.is_clean = false;
+    }
+
+    /// Whether its pages are as many as its bytes, and stay so while nothing is done with it: none but the
+    /// daemon can reach it.
+    pub(super) fn is_still(&self) -> bool {
+        self.is_clean && matches!(self.home, Home::Named(..))
     }
 
     /// Makes the file longer; the new part has no pages yet.

@@ -41,7 +41,7 @@ fn filled(files: &mut Files, id: u64, spec: &Spec) -> SlabId {
         }
         _ => memory_file::allocate(slab, 0, SLAB_BYTES).unwrap(),
     }
-    slab.mark_clean().unwrap();
+    files.mark_clean(SlabId(id)).unwrap();
     SlabId(id)
 }
 
@@ -268,4 +268,40 @@ fn a_slab_for_which_there_are_no_pages_is_not_begun() {
     let error = files.create(SlabId(1), &spec, true).unwrap_err();
     assert!(error.to_string().contains("set more aside"), "{error}");
     assert_eq!(free_pages(), free);
+}
+
+/// With any number of clean slabs a look at the mounts costs as much as those that clients have.
+#[test]
+fn what_is_clean_is_counted_without_a_look() {
+    let Some(_pages) = huge_pages(4) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let spec = spec(PageSize::Huge, Source::Mount, 6);
+    let (mut files, found) = Files::open(folder.path(), &[spec], Some(Vec::new())).unwrap();
+    let spec = found.specs[0];
+    let [a, b, c] = [1, 2, 3].map(|id| filled(&mut files, id, &spec));
+    assert_eq!((files.looked_at(), files.stray_bytes()), (0, 0));
+    let theirs = files.get_mut(a).unwrap().allocate().unwrap();
+    assert_eq!((files.looked_at(), files.stray_bytes()), (1, 0));
+    // A client gives a page back, and draws one beside the file.
+    let page = 2 << 20;
+    memory_file::punch(&theirs, 0, page).unwrap();
+    assert_eq!(files.stray_bytes(), 0);
+    let file = files.get(b).unwrap().file();
+    files.get_mut(b).unwrap();
+    memory_file::set_length(&*file, 0).unwrap();
+    assert_eq!((files.looked_at(), files.stray_bytes()), (2, 0));
+    let gone = files.remove(c).unwrap();
+    assert_eq!((files.looked_at(), files.stray_bytes()), (3, 0));
+    gone.discard().unwrap();
+    assert_eq!((files.looked_at(), files.stray_bytes()), (2, 0));
+    // What an earlier daemon left is as clean.
+    files.remove(b).unwrap().discard().unwrap();
+    filled(&mut files, 4, &spec);
+    let left = left(&files);
+    drop((files, file, theirs));
+    let (mut files, found) = mounted(folder.path(), left);
+    assert_eq!(found.clean.len(), 1);
+    assert_eq!((files.looked_at(), files.stray_bytes()), (0, 0));
 }

@@ -114,6 +114,9 @@ impl Life {
                 let spec = refused.map_or(Ok(spec), Err);
                 return Some(Event::Prepared { from, spec });
             }
+            Action::Discard(slab) if !self.world.files.contains_key(&slab) => {
+                return Some(Event::Discarded(slab));
+            }
             other => self.take_back(other),
         }
         None
