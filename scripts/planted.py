@@ -81,7 +81,7 @@ MISTAKES = {
     ),
     "what a revoked client drew and pinned is forgotten": (
         MACHINE + "returns.rs",
-        "revoked.pinned_bytes = revoked.dirty.bytes;",
+        "revoked.pinned_bytes = revoked.of.bytes;",
         "",
     ),
     "what a revoked client drew is taken away once only": (
