@@ -51,7 +51,9 @@ impl Pool {
                 return Vec::new();
             }
         };
-        self.step(event)
+        let outgoing = self.step(event);
+        self.stray_bytes = None;
+        outgoing
     }
 
     fn filled(&mut self, slab: SlabId, result: io::Result<()>) -> Event {

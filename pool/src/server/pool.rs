@@ -83,6 +83,8 @@ pub(super) struct Pool {
     tenures: BTreeMap<Serial, Arc<Tenure>>,
     /// The slab that is being emptied to see what stays behind.
     measured: Option<Measured>,
+    /// What the mounts count as stray, while nothing else has been done since.
+    pub(super) stray_bytes: Option<u64>,
     /// What no worker could be had for; tried again at the next tick.
     again: Vec<Action>,
     /// Connections at the last tick.
@@ -118,6 +120,7 @@ impl Pool {
             under_way: BTreeMap::new(),
             tenures: BTreeMap::new(),
             measured: None,
+            stray_bytes: None,
             again: Vec::new(),
             connections: 0,
         }
@@ -271,12 +274,14 @@ impl Pool {
                 is_measured,
             } => {
                 if is_measured {
+                    let seen = self.stray_bytes.take();
+                    let stray_bytes = seen.unwrap_or_else(|| self.files.stray_bytes());
                     let journal = self.journal();
                     let record = lease.and_then(|serial| journal.record(serial));
                     self.measured = Some(Measured {
                         slab,
                         uid: record.map(|record| record.uid),
-                        stray_bytes: self.files.stray_bytes(),
+                        stray_bytes,
                     });
                 }
                 self.empty(slab, Ticket::Empty(slab), lease, action);
@@ -439,6 +444,7 @@ impl Pool {
         let measured = self.measured.take_if(|measured| measured.slab == slab);
         measured.map_or(0, |before| {
             let now = self.files.stray_bytes();
+            self.stray_bytes = Some(now);
             now.saturating_sub(before.stray_bytes)
         })
     }
