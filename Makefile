@@ -39,7 +39,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small foreign linux clean setup
+.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -294,6 +294,12 @@ port-c: setup ## test: the C port: its header, tests on this host, a C kernel on
 port-small: setup ## test: how much of the allocator a small kernel links
 	@scripts/setup.sh target $(BARE)
 	@ports/small/run.sh
+
+port-features: setup ## measure: what each feature of the engine costs a small kernel: code, a CPU's data, tables, instructions (minutes)
+	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
+	@scripts/setup.sh target $(BARE)
+	@scripts/setup.sh target $(COUNTED)
+	@ports/small/features.sh
 
 port-ostd: setup ## test: ostd, the kernel framework of Asterinas, on our allocator: its own tests, stress, costs (minutes)
 	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src

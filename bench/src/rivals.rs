@@ -74,7 +74,7 @@ impl Ranges {
     pub fn new(free: &[FrameRange]) -> Self {
         let mut list = FreeList::new();
         for range in free {
-            let bytes = range.bytes();
+            let bytes = range.addrs();
             let range = PageRange::new(size(bytes.start().get()), size(bytes.end().get()));
             // SAFETY: nothing lives in these addresses; they are only counted.
             let added = range.map(|range| unsafe { list.deallocate(range) });
@@ -206,7 +206,7 @@ impl<'s> BuddySlab<'s> {
     pub fn new(space: &'s mut Reservation, free: &[FrameRange]) -> Option<Self> {
         let base = space.base();
         let mut buddy = BuddyAllocator::new();
-        for bytes in free.iter().map(|range| range.bytes()) {
+        for bytes in free.iter().map(|range| range.addrs()) {
             if size(bytes.end().get()) > space.bytes() {
                 return None;
             }

@@ -364,26 +364,33 @@ impl FrameRange {
         }
     }
 
-    /// The range in bytes.
+    /// The addresses of the frames.
+    ///
+    /// ```
+    /// use firstlight::addr::{FrameRange, PhysRange};
+    /// let range = FrameRange::new(1, 3).unwrap();
+    /// assert_eq!(range.addrs(), PhysRange::new(0x1000, 0x3000).unwrap());
+    /// assert_eq!(range.addrs().bytes(), 0x2000);
+    /// ```
     ///
     /// # Panics
     /// Where it ends after frame 2^52 - 1, see [`Frame::addr`].
-    pub const fn bytes(self) -> PhysRange {
+    pub const fn addrs(self) -> PhysRange {
         PhysRange {
             start: self.start.addr(),
             end: self.end.addr(),
         }
     }
 
-    /// The range in bytes, if 64 bits hold both ends.
+    /// The addresses of the frames, if 64 bits hold both ends.
     ///
     /// ```
     /// use firstlight::addr::{FrameRange, PhysRange};
     /// let range = FrameRange::new(1, 3).unwrap();
-    /// assert_eq!(range.checked_bytes(), PhysRange::new(0x1000, 0x3000));
-    /// assert_eq!(FrameRange::new(1, 1 << 52).unwrap().checked_bytes(), None);
+    /// assert_eq!(range.checked_addrs(), Some(range.addrs()));
+    /// assert_eq!(FrameRange::new(1, 1 << 52).unwrap().checked_addrs(), None);
     /// ```
-    pub const fn checked_bytes(self) -> Option<PhysRange> {
+    pub const fn checked_addrs(self) -> Option<PhysRange> {
         match (self.start.checked_addr(), self.end.checked_addr()) {
             (Some(start), Some(end)) => Some(PhysRange { start, end }),
             _ => None,
@@ -432,18 +439,32 @@ impl Order {
         }
     }
 
-    /// The order of a block of exactly so many frames, if there is one.
+    /// The smallest order whose blocks hold `count` frames, a page for none; `None` above
+    /// [`Order::GIANT`].
     ///
     /// ```
     /// use firstlight::addr::Order;
     ///
-    /// assert_eq!(Order::of_frames(512), Some(Order::HUGE));
-    /// assert_eq!(Order::of_frames(3), None);
-    /// assert_eq!(Order::of_frames(0), None);
+    /// const STACK: Order = Order::of_frames(512).unwrap();
+    /// assert_eq!(STACK, Order::HUGE);
+    /// assert_eq!(Order::of_frames(0), Some(Order::PAGE));
+    /// assert_eq!(Order::of_frames(3), Order::new(2));
+    /// assert_eq!(Order::of_frames(513), Order::new(10));
+    /// assert_eq!(Order::of_frames(Order::GIANT.frames()), Some(Order::GIANT));
+    /// assert_eq!(Order::of_frames(Order::GIANT.frames() + 1), None);
+    /// assert_eq!(Order::of_frames(u64::MAX), None);
     /// ```
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+    pub const fn of_frames(count: u64) -> Option<Self> {
+        // The bits of the last frame's number in the block.
+        Self::new((u64::BITS - count.saturating_sub(1).leading_zeros()) as u8)
+    }
+
+    /// The order of a block of exactly so many frames, if there is one.
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most 63")]
-    pub const fn of_frames(frames: u64) -> Option<Self> {
+    pub(crate) const fn of_block(frames: u64) -> Option<Self> {
         if frames.is_power_of_two() {
             Self::new(frames.trailing_zeros() as u8)
         } else {

@@ -75,7 +75,7 @@ fuzz_target!(|data: &[u8]| {
         };
         assert!(changed <= range.bytes());
         // Outside of the range, and of the pages at its borders, nothing changed.
-        let touched = range.outer_frames().bytes();
+        let touched = range.outer_frames().addrs();
         for region in &before {
             let last = PhysAddr::new(region.range.end().get() - 1);
             for at in [region.range.start(), last] {
@@ -85,7 +85,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         // Inside, the middle is as it should be.
-        let inner = range.inner_frames().bytes();
+        let inner = range.inner_frames().addrs();
         if !inner.is_empty() {
             let at = PhysAddr::new(inner.start().get() + inner.bytes() / 2);
             let old = kind_in(&before, at);

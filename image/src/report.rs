@@ -142,7 +142,7 @@ fn nodes(layout: &Layout<'_>, ticks: u64) {
                 format_args!("node {}: no memory, {} CPUs", node.id.0, node.cpus),
             ),
             _ => {
-                let span = Range(frames.bytes());
+                let span = Range(frames.addrs());
                 line_at(
                     ticks,
                     format_args!("node {}: {span} {mib} MiB, {} CPUs", node.id.0, node.cpus),
@@ -164,7 +164,7 @@ fn nodes(layout: &Layout<'_>, ticks: u64) {
 fn zones(layout: &Layout<'_>, ticks: u64) {
     for zone in layout.zones() {
         let (node, name, pages) = (zone.node.0, zone.kind.name(), zone.present_frames);
-        let span = Range(zone.span.bytes());
+        let span = Range(zone.span.addrs());
         line_at(
             ticks,
             format_args!("zone {name:<8} node {node}: {span} {pages} pages"),

@@ -7,7 +7,7 @@ target=x86_64-unknown-none
 most_text=$((40 << 10))
 most_cpu=$((4 << 10))
 
-cargo build --release --quiet --locked --target "$target"
+cargo build --release --quiet --locked --target "$target" --bin small
 binary="${CARGO_TARGET_DIR:-target}/$target/release/small"
 text=$(size -A "$binary" | awk '$1 == ".text" || $1 == ".rodata" { sum += $2 } END { print sum }')
 cell=$((16#$(nm -S "$binary" | awk '/4CELL/ { print $2 }')))

@@ -159,7 +159,7 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
         };
         // SAFETY: the chunk was just taken off what is pending, which happens once; it was allocated from the
         // start, and no code but this call frees it (the contract of `Platform`).
-        let count = match unsafe { self.platform.accept(chunk.bytes()) } {
+        let count = match unsafe { self.platform.accept(chunk.addrs()) } {
             Ok(()) => {
                 (self.describe)(chunk);
                 // Allocated from the start: it can be freed. Accepted, so zero, and described

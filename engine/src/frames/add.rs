@@ -227,7 +227,7 @@ impl<'m> Frames<'m> {
         refused: impl Fn(&ZoneSegment<'m>) -> bool,
     ) -> Result<FrameRange, AddError> {
         let frames = range.inner_frames();
-        if frames.is_empty() || frames.checked_bytes() != Some(range) {
+        if frames.is_empty() || frames.checked_addrs() != Some(range) {
             return Err(AddError::Misaligned { range });
         }
         let mut left = frames;

@@ -13,6 +13,7 @@
 //! | `add`, `hotplug` | memory that comes; its zone is decided then |
 //! | `offline` | memory that goes: offline, online again, removed |
 //! | `present` | what is memory now, for those that show it |
+//! | `show` | what is free as text |
 //! | `hooks` | what a kernel adds |
 //! | `find` | [`Frames`], and what a request does until it finds memory or gives up |
 //! | `cpu/` | a CPU's cache in front of the shared levels |
@@ -65,6 +66,7 @@ mod range;
 mod request;
 mod search;
 mod segment;
+mod show;
 mod word;
 mod zone;
 
@@ -97,6 +99,7 @@ pub use segment::occupancy::Occupancy;
 pub use segment::statistics::{ContentStatistics, FreeBlocks, Statistics};
 pub(crate) use segment::table::Carver;
 pub use segment::validate::Violation;
+pub use show::BuddyInfo;
 pub use word::content::Content;
 pub use word::mobility::Mobility;
 pub use zone::marks::{WaterMarks, ZoneMarks};

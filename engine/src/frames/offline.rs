@@ -490,7 +490,7 @@ pub(super) fn is_whole(frames: FrameRange) -> bool {
 /// The frames of `range`, which is whole huge frames.
 fn whole_huges(range: PhysRange) -> Result<FrameRange, OfflineError> {
     let frames = range.inner_frames();
-    if frames.is_empty() || frames.checked_bytes() != Some(range) || !is_whole(frames) {
+    if frames.is_empty() || frames.checked_addrs() != Some(range) || !is_whole(frames) {
         return Err(OfflineError::Misaligned { range });
     }
     Ok(frames)
@@ -518,7 +518,7 @@ impl<'m> Isolation<'_, 'm> {
     pub fn offline(self) -> Result<(), OfflineError> {
         // Frames without an address are no memory, and refused as such.
         let reach = FrameRange::new(0, PHYS_END >> PAGE_SHIFT).unwrap_or_default();
-        let (shared, range) = (self.shared(), self.range().intersect(reach).bytes());
+        let (shared, range) = (self.shared(), self.range().intersect(reach).addrs());
         let (frames, one) = shared.begin(range)?;
         shared.must_be_online(range, frames)?;
         shared.take_offline(range, self, &one)

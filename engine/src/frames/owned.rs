@@ -69,7 +69,7 @@ impl Deallocate for &Frames<'_> {
 ///
 /// fn scratch(frames: &Frames<'_>) -> Result<(), AllocError> {
 ///     let page = frames.allocate_owned(Request::new(Order::PAGE))?;
-///     let at = page.range().bytes(); // use it
+///     let at = page.range().addrs(); // use it
 ///     # let _ = at;
 ///     Ok(()) // and it is freed
 /// }

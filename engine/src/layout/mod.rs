@@ -168,7 +168,7 @@ impl<'s> Layout<'s> {
     /// now; 128 unless this is called, and no bound but the memory there is with 0.
     ///
     /// [`Frames::build`](crate::frames::Frames::build) reserves them for the windows that firmware
-    /// announces, from the first one's beginning on, because firmware may announce petabytes: 66
+    /// announces, from the first one's beginning on, because firmware may announce petabytes: 34
     /// bytes a MiB for each zone of each node that may come to a window.
     ///
     /// ```
@@ -236,7 +236,7 @@ impl<'s> Layout<'s> {
 
     /// What the oldest reservation with a byte in `frame` is for, if the owner log has it.
     pub fn owner_of(&self, frame: Frame) -> Option<&'static str> {
-        let bytes = FrameRange::block(frame, Order::PAGE)?.checked_bytes()?;
+        let bytes = FrameRange::block(frame, Order::PAGE)?.checked_addrs()?;
         self.early.owner_of(bytes)
     }
 

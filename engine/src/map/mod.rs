@@ -245,7 +245,7 @@ impl<'s> MemoryMap<'s> {
         let mut end = PhysAddr::ZERO;
         for (index, region) in self.regions().iter().enumerate() {
             let range = region.range;
-            let whole = !region.kind.is_memory() || range.inner_frames().bytes() == range;
+            let whole = !region.kind.is_memory() || range.inner_frames().addrs() == range;
             if range.is_empty() || range.start() < end || range.end().get() > PHYS_END || !whole {
                 return Err(MapError::Unsorted { index, range });
             }

@@ -82,7 +82,7 @@ impl Normaliser {
             return self.write(run, write);
         }
         let (whole_source, tail_source) = (self.whole_source, self.tail_source);
-        let whole = run.range.inner_frames().bytes();
+        let whole = run.range.inner_frames().addrs();
         // Without a whole page inside, all of it is one cut.
         let (head, tail) = if whole.is_empty() {
             (Some(run.range), None)

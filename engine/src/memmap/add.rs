@@ -129,7 +129,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         if is_small && !self.ranges.has_gone(segment) {
             return Err(small);
         }
-        let (mut carver, is_zero) = map(platform, own.bytes())?;
+        let (mut carver, is_zero) = map(platform, own.addrs())?;
         let (Ok(bytes), Ok(phase)) = (usize::try_from(bytes), usize::try_from(phase)) else {
             return Err(too_large);
         };
@@ -155,7 +155,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         let mut range = DescriptorRange::new(segment, states, frames.start());
         // SAFETY: the space was carved for the descriptors of this segment.
         unsafe { range.set_space(space) };
-        let reserved_bytes = own.bytes().bytes() + needed_bytes;
+        let reserved_bytes = own.addrs().bytes() + needed_bytes;
         let mut added = Some(Added::new(range, needed_bytes, reserved_bytes));
         let added = lists.slice(1, |_| added.take()).and_then(<[_]>::first_mut);
         let pushed = self.ranges.push(added.ok_or(small)?);

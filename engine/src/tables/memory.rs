@@ -124,7 +124,7 @@ pub fn free(frames: &Frames<'_>, list: &mut [Option<Chunk>]) {
     reason = "the chunk is consumed: its frames are mapped once"
 )]
 pub unsafe fn map(platform: &impl Platform, chunk: Chunk) -> Option<&mut [Slot]> {
-    let range = chunk.frames().bytes();
+    let range = chunk.frames().addrs();
     let first = platform.map(range)?.cast::<Slot>();
     let slots = usize::try_from(range.bytes()).ok()? / size_of::<Slot>();
     // SAFETY: the platform's promise: mapped for as long as it is borrowed. Used by nothing else: the chunk was

@@ -56,7 +56,7 @@ impl MappedMemory {
 
     /// The first word of `range`, and how many there are.
     fn words(&self, range: FrameRange) -> (*mut u64, usize) {
-        let bytes = range.checked_bytes().unwrap_or(PhysRange::EMPTY);
+        let bytes = range.checked_addrs().unwrap_or(PhysRange::EMPTY);
         let start = usize::try_from(bytes.start().get());
         let words = usize::try_from(bytes.bytes() / 8);
         let (Ok(start), Ok(words), false) = (start, words, bytes.is_empty()) else {

@@ -64,7 +64,7 @@ unsafe impl Platform for Guest {
         self.calls.fetch_add(1, Ordering::Relaxed);
         assert!(range.bytes() <= 2 * MIB && !range.is_empty());
         let frames = range.inner_frames();
-        assert_eq!(frames.bytes(), range);
+        assert_eq!(frames.addrs(), range);
         if self.bad.is_some_and(|bad| frames.contains(bad)) {
             return Err(NotAccepted { range, code: 0xbad });
         }

@@ -4,7 +4,7 @@ use crate::kit;
 
 use firstlight::addr::{Frame, Order};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::{AllocError, BlockError, RangeError, Request};
+use firstlight::frames::{AllocError, BlockError, RangeError, Request, Statistics};
 use firstlight::layout::ExtentKind;
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, TIB, page, range};
@@ -389,8 +389,8 @@ fn unknown_nodes_and_frames_beyond_all_addresses_are_harmless() {
     assert_eq!(Frame::new(1 << 52).checked_addr(), None);
     assert!(std::panic::catch_unwind(|| Frame::new(1 << 52).addr()).is_err());
     let all = range(0x1000, u64::MAX).outer_frames();
-    assert_eq!(all.checked_bytes(), None);
-    assert!(std::panic::catch_unwind(|| all.bytes()).is_err());
+    assert_eq!(all.checked_addrs(), None);
+    assert!(std::panic::catch_unwind(|| all.addrs()).is_err());
 }
 
 #[test]
@@ -496,4 +496,67 @@ fn free_blocks_are_counted_by_order() {
     frames.free(page, Order::PAGE).unwrap();
     assert_eq!(count(), at_start);
     assert_eq!(frames.free_blocks(NodeId(1), ZoneKind::Normal), [0; 19]);
+}
+
+/// A row for each zone that has memory, with the counts of `free_blocks`; Linux's own parsers take the
+/// words before the counts.
+#[test]
+fn rows_of_free_blocks_are_those_of_buddyinfo() {
+    let frames = Machine::new(&[
+        (0, range(MIB, 32 * MIB)),
+        (0, range(4 * GIB, 6 * GIB)),
+        (1, range(6 * GIB, 7 * GIB)),
+    ])
+    .frames();
+    frames.allocate(page()).unwrap();
+    let printed = frames.buddyinfo().to_string();
+    let rows: Vec<_> = printed.lines().collect();
+    let zones = [
+        (0, ZoneKind::Dma),
+        (0, ZoneKind::Dma32),
+        (0, ZoneKind::Normal),
+        (1, ZoneKind::Normal),
+    ];
+    assert_eq!(rows.len(), zones.len(), "{printed}");
+    for (row, (node, zone)) in rows.iter().zip(zones) {
+        let (head, counts) = row.split_at(row.find("zone").unwrap() + 13);
+        assert_eq!(head, format!("Node {node}, zone {zone:>8}"));
+        let counts: Vec<u64> = counts
+            .split_whitespace()
+            .map(|n| n.parse().unwrap())
+            .collect();
+        assert_eq!(counts, frames.free_blocks(NodeId(node), zone));
+    }
+    assert!(rows[3].starts_with("Node 1, zone   Normal "), "{printed}");
+}
+
+/// What is in use is the rest, whatever else is counted, and never below zero.
+#[test]
+fn statistics_are_one_line() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
+    let seen = frames.statistics();
+    let line = seen.to_string();
+    let rest = seen.managed_frames - seen.free_frames;
+    assert!(
+        line.starts_with(&format!("{} KiB: ", seen.managed_frames * 4)),
+        "{line}"
+    );
+    assert!(
+        line.ends_with(&format!(", 0 in caches, {} in use", rest * 4)),
+        "{line}"
+    );
+    let beside_others = Statistics {
+        managed_frames: 2,
+        free_frames: 2,
+        cached_frames: 1,
+        in_work_frames: 1,
+        ..Statistics::default()
+    };
+    let line = beside_others.to_string();
+    assert!(line.ends_with("4 in caches, 0 in use, 4 in work"), "{line}");
+    let all = Statistics {
+        managed_frames: u64::MAX,
+        ..Statistics::default()
+    };
+    assert!(all.to_string().ends_with(&format!("{} in use", u64::MAX)));
 }

@@ -37,7 +37,7 @@ fn contiguous_frames_stay_on_their_node_and_in_their_zone() {
     let at = |count, align, request| frames.allocate_frames(count, align, request);
     // More than a giant frame, aligned to it, where the request says.
     let three = at(3 * giant, giant, page().on(NodeId(1))).unwrap();
-    assert_eq!(three.bytes(), range(5 * GIB, 8 * GIB));
+    assert_eq!(three.addrs(), range(5 * GIB, 8 * GIB));
     // What is left of node 1 is too short, and node 0 has no such zone as large.
     let two = page().on(NodeId(1)).this_node_only();
     assert_eq!(
@@ -52,7 +52,7 @@ fn contiguous_frames_stay_on_their_node_and_in_their_zone() {
     );
     // Not exactly there: the nearest node helps, from a lower zone, never across a hole.
     let low = at(2 * giant, giant, page().on(NodeId(1))).unwrap();
-    assert_eq!(low.bytes(), range(GIB, 3 * GIB));
+    assert_eq!(low.addrs(), range(GIB, 3 * GIB));
     let dma = at(5, 1, page().zone(ZoneKind::Dma)).unwrap();
     assert!(dma.end().addr().get() <= 16 * MIB);
     // The request's order is an alignment too.
@@ -77,7 +77,7 @@ fn alignment_may_exceed_the_size_and_a_giant_frame() {
     let behind = Frame::new(sixteen.end().get());
     assert_eq!(frames.is_allocated(behind), Some(false));
     let large = frames.allocate_frames(two_gib, two_gib, node).unwrap();
-    assert_eq!(large.bytes(), range(6 * GIB, 8 * GIB));
+    assert_eq!(large.addrs(), range(6 * GIB, 8 * GIB));
     frames.validate().unwrap();
 }
 

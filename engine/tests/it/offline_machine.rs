@@ -209,7 +209,7 @@ fn bad_ranges_do_not_go_and_change_nothing() {
         .extents()
         .find(|extent| !extent.kind.may_become_free());
     let frame = reserved.unwrap().frames.start().get() / 512 * 512;
-    let tables = FrameRange::new(frame, frame + 512).unwrap().bytes();
+    let tables = FrameRange::new(frame, frame + 512).unwrap().addrs();
     assert!(matches!(
         offline(tables),
         OfflineError::InUse {
@@ -470,7 +470,7 @@ fn a_cpu_lets_go_of_what_goes() {
     let one = cpu.allocate(movable.movable()).unwrap();
     cpu.free(one, Order::PAGE).unwrap();
     let huge = one.get() / 512 * 512;
-    let block = FrameRange::new(huge, huge + 512).unwrap().bytes();
+    let block = FrameRange::new(huge, huge + 512).unwrap().addrs();
     let refused = machine.offline(block).unwrap_err();
     let OfflineError::InUse { held_by_cpus, .. } = refused else {
         panic!("{refused}");

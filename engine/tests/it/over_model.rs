@@ -299,7 +299,7 @@ fn run(steps: &[Step]) {
         }
         match step {
             Step::Add(range) | Step::Adopt(range) => {
-                let (adds, bytes) = (matches!(step, Step::Add(_)), frame_range(range).bytes());
+                let (adds, bytes) = (matches!(step, Step::Add(_)), frame_range(range).addrs());
                 let added = if adds {
                     frames.add(bytes)
                 } else {
@@ -386,7 +386,7 @@ fn run(steps: &[Step]) {
                 if let Some(cpu) = &mut cpu {
                     cpu.drain().unwrap();
                 }
-                let bytes = frame_range(range).bytes();
+                let bytes = frame_range(range).addrs();
                 let (changed, from, to) = match step {
                     Step::Offline(_) => (frames.offline(bytes), Is::Free, Is::Offline),
                     Step::Online(_) => (frames.online(bytes), Is::Offline, Is::Free),

@@ -295,7 +295,7 @@ fn tables_keep_off_preserved_and_movable_memory() {
         assert!(
             movable
                 .iter()
-                .all(|zone| !zone.span.bytes().overlaps(table)),
+                .all(|zone| !zone.span.addrs().overlaps(table)),
             "{table} is in Movable"
         );
     }

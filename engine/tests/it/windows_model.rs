@@ -120,7 +120,7 @@ fn bytes(huges: &Range<u64>) -> PhysRange {
     let at = |huge: u64| FIRST + huge * 512;
     FrameRange::new(at(huges.start), at(huges.end))
         .unwrap()
-        .bytes()
+        .addrs()
 }
 
 fn all_zones() -> impl Iterator<Item = NodeZone> {

@@ -231,7 +231,7 @@ fn zeroed_at_free_only_what_is_allocated_is_written() {
     let mut tables = vec![std::mem::MaybeUninit::uninit(); tables];
     let frames = Frames::over(span, &mut tables).unwrap();
     let present = FrameRange::new(1 << 20, (1 << 20) + 4096 - 700).unwrap();
-    frames.add(present.bytes()).unwrap();
+    frames.add(present.addrs()).unwrap();
     // All is allocated, but a huge frame and a page here and there.
     let mut allocated: Vec<bool> = (0..4096).map(|page| page < 4096 - 700).collect();
     let place = |frame: Frame| (frame.get() - (1 << 20)) as usize;

@@ -220,7 +220,7 @@ impl Serve<'_> {
                 report.offline = known.is_offline;
                 info!(
                     "hotplug: {} came, {}, zone {}, {} after {} ticks",
-                    known.segment.frames.bytes(),
+                    known.segment.frames.addrs(),
                     known.segment.node,
                     known.segment.zone.name(),
                     if known.is_offline {
@@ -385,7 +385,7 @@ impl Serve<'_> {
                 report.offline = known.is_offline;
                 info!(
                     "hotplug: {} is gone after {} ticks",
-                    known.segment.frames.bytes(),
+                    known.segment.frames.addrs(),
                     done_ticks - begin
                 );
             }

@@ -253,7 +253,7 @@ fn dimm_alignment(plugged: &[Added]) -> Option<u64> {
     common_alignment(
         plugged
             .iter()
-            .filter_map(|dimm| dimm.frames.checked_bytes()),
+            .filter_map(|dimm| dimm.frames.checked_addrs()),
     )
 }
 
@@ -276,7 +276,7 @@ fn added(one: &PluggedMemory, input: &LayoutInput, flavour: Flavour) -> Option<A
         _ if flavour == Flavour::Linux6_1 => (BlockState::Offline, ZoneKind::Normal),
         _ => (BlockState::Online, ZoneKind::Normal),
     };
-    let whole = frames.checked_bytes() == Some(range) && !frames.is_empty();
+    let whole = frames.checked_addrs() == Some(range) && !frames.is_empty();
     whole.then_some(Added {
         frames,
         node: NodeId(one.node),

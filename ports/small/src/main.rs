@@ -32,17 +32,19 @@ unsafe impl PerCpu for Alone {
 
 static CELL: CpuCell = CpuCell::new();
 static SLOTS: [CpuSlot; 1] = [const { CpuSlot::new() }; 1];
-static mut TABLES: [MaybeUninit<u8>; 1 << 20] = [MaybeUninit::uninit(); 1 << 20];
+/// The first GiB.
+const SPAN: FrameRange = FrameRange::new(0, 1 << 18).unwrap();
+const TABLE_BYTES: usize = Frames::bytes_for(SPAN, 8).unwrap() as usize;
+static mut TABLES: [MaybeUninit<u8>; TABLE_BYTES] = [MaybeUninit::uninit(); TABLE_BYTES];
 static mut FRAMES: MaybeUninit<Frames<'static>> = MaybeUninit::uninit();
 
 /// The loader's arguments are unknown to the compiler: nothing is computed at compile time.
 #[unsafe(no_mangle)]
 extern "C" fn _start(start: u64, end: u64, order: u8) -> u64 {
     let work = || {
-        let span = FrameRange::new(0, 1 << 18)?;
         // SAFETY: called once.
         let (tables, place) = unsafe { (&mut *(&raw mut TABLES), &mut *(&raw mut FRAMES)) };
-        let frames: &_ = place.write(Frames::over(span, tables).ok()?.with_cpus(&SLOTS));
+        let frames: &_ = place.write(Frames::over(SPAN, tables).ok()?.with_cpus(&SLOTS));
         frames.add(PhysRange::new(start, end)?).ok()?;
         let order = Order::new(order)?;
         let alone = Alone(frames);

@@ -536,7 +536,7 @@ fn with_absent_and(
 }
 
 fn bytes(start: u64, end: u64) -> PhysRange {
-    frames(start, end).bytes()
+    frames(start, end).addrs()
 }
 
 #[test]

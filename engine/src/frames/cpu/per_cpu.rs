@@ -252,7 +252,7 @@ fn allocate_many<C: PerCpu + ?Sized>(
     align_frames: u64,
     request: Request,
 ) -> Result<FrameRange, AllocError> {
-    if let Some(order) = Order::of_frames(frames)
+    if let Some(order) = Order::of_block(frames)
         && order <= Order::HUGE
         && align_frames.wrapping_sub(1) < frames
         && align_frames.is_power_of_two()
@@ -296,7 +296,7 @@ fn allocate_many_slow<C: PerCpu + ?Sized>(
 /// As `allocate_many`.
 #[inline(never)]
 fn free_many<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
-    if let Some(order) = Order::of_frames(range.count())
+    if let Some(order) = Order::of_block(range.count())
         && order <= Order::HUGE
     {
         let start = range.start();

@@ -213,7 +213,7 @@ pub(crate) fn free(nodes: &Nodes<'_>, range: FrameRange) -> Result<(), RangeErro
 /// Whether `range` is a block, or frames of one huge frame.
 fn is_part(range: FrameRange) -> bool {
     let is_block = || {
-        let order = Order::of_frames(range.count());
+        let order = Order::of_block(range.count());
         order.is_some_and(|order| range.start().is_aligned(order))
     };
     !range.is_empty() && (is_in_one_huge(range) || is_block())

@@ -50,7 +50,7 @@ impl Piece {
     }
 
     fn bytes(&self) -> PhysRange {
-        self.frames.bytes()
+        self.frames.addrs()
     }
 
     /// It comes, by `call`; it may be allocated before that returns.

@@ -62,10 +62,10 @@ impl RealMemory {
     #[expect(clippy::mut_from_ref, reason = "blocks do not overlap")]
     pub(crate) fn block(&self, frame: Frame, order: Order) -> &mut [u8] {
         let range = FrameRange::block(frame, order).unwrap();
-        let at = (range.bytes().start().get() - START) as usize;
+        let at = (range.addrs().start().get() - START) as usize;
         // SAFETY: inside the memory, and the caller's alone.
         unsafe {
-            slice::from_raw_parts_mut(self.first.as_ptr().add(at), range.bytes().bytes() as usize)
+            slice::from_raw_parts_mut(self.first.as_ptr().add(at), range.addrs().bytes() as usize)
         }
     }
 }

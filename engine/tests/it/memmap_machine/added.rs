@@ -69,11 +69,11 @@ fn added_memory_describes_itself() {
         assert!(memmap.of(dimm.frames.start()).is_none());
         // SAFETY: each platform has memory of its own.
         let own = unsafe { memmap.add(dimm, directory, platform) }.unwrap();
-        taken_bytes += own.bytes().bytes();
+        taken_bytes += own.addrs().bytes();
         assert_eq!(own.start(), dimm.frames.start());
         assert!(own.count() <= (count * 16).div_ceil(4096) + 1);
         let (mapped, address) = platform.0.get().unwrap();
-        assert_eq!(mapped, own.bytes());
+        assert_eq!(mapped, own.addrs());
         assert_eq!(
             memmap.state(dimm.frames.start()),
             Some(SectionState::Untouched)
@@ -85,7 +85,7 @@ fn added_memory_describes_itself() {
             let descriptor = memmap.peek(frame).unwrap();
             assert!(descriptor.is_fresh(memmap.place(frame).unwrap()));
             let at = std::ptr::from_ref(descriptor).addr();
-            let end = address + usize::try_from(own.bytes().bytes()).unwrap();
+            let end = address + usize::try_from(own.addrs().bytes()).unwrap();
             assert!(at >= address && at + 16 <= end);
         }
         assert!(memmap.of(dimm.frames.end()).is_none());
@@ -274,7 +274,7 @@ fn memory_of_a_device_has_descriptors_and_no_blocks() {
         assert!(frames.free_frames(device).is_err());
         assert!(frames.allocate_at(frame, Order::PAGE).is_err());
         assert!(matches!(
-            frames.offline(device.bytes()),
+            frames.offline(device.addrs()),
             Err(OfflineError::OutsideMemory { .. })
         ));
         assert_eq!((frames.statistics(), blocks.count()), before);

@@ -71,7 +71,7 @@ impl GlobalFrameAllocator for Firstlight {
 }
 
 fn add(range: FrameRange) {
-    let added = Firstlight.frames().add(range.bytes());
+    let added = Firstlight.frames().add(range.addrs());
     added.expect("memory comes once");
 }
 

@@ -265,10 +265,10 @@ fn an_offline_that_fails_leaves_the_list_as_it_was() {
         // The second huge frame is all there is; the list has the first, and what follows.
         let machine = with_absent(frames(0, GIANT_FRAMES), None);
         let second = frames(HUGE, 2 * HUGE);
-        machine.shared.add(second.bytes()).unwrap();
+        machine.shared.add(second.addrs()).unwrap();
         machine.segment();
         let (offline, (freed, added)) = both(
-            move || machine.shared.offline(second.bytes()),
+            move || machine.shared.offline(second.addrs()),
             || {
                 let huge = Order::new(HUGE_ORDER).unwrap();
                 let freed = machine.shared.free(Frame::new(HUGE), huge);
