@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::{Document, FAINT, HEADING, NOTE, Output};
 use crate::text::{self, bytes, count, microseconds, plural};
 use clap::Args;
-use firstlight_pool::protocol::{LeaseId, LeaseRow, PoolRow, Status};
+use firstlight_pool::protocol::{LeaseId, LeaseRow, PoolRow, QuotaRow, Status};
 use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
@@ -71,6 +71,7 @@ fn report(status: &Status) -> String {
         }
     }
     pools(&mut page, &status.pools);
+    quotas(&mut page, &status.quotas);
     leases(&mut page, &status.leases);
     counters(&mut page, status);
     page
@@ -110,6 +111,27 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
         ]
     });
     text::titled_table(page, "Pools", &columns, rows);
+}
+
+fn quotas(page: &mut String, quotas: &[QuotaRow]) {
+    if quotas.is_empty() {
+        return;
+    }
+    let (shown, hidden) = text::fold(quotas, MOST_LEASES);
+    let rows = shown.iter().map(|row| {
+        vec![
+            format!("{} {}", row.of, printable(&row.name)),
+            row.most_bytes.map_or("-".into(), bytes),
+            bytes(row.charged_bytes),
+            bytes(row.held_bytes),
+            bytes(row.owed_bytes),
+        ]
+    });
+    let columns = ["quota of", "may hold", "charged", "held", "owed"];
+    text::titled_table(page, "Quotas", &columns, rows);
+    if hidden > 0 {
+        let _ = writeln!(page, "  {FAINT}... and {hidden} more (--json){FAINT:#}");
+    }
 }
 
 fn leases(page: &mut String, leases: &[LeaseRow]) {

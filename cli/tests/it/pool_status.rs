@@ -3,8 +3,8 @@
 use crate::common;
 
 use firstlight_pool::protocol::{
-    Counters, LeaseId, LeaseRow, MOST_REQUEST_BYTES, PageSize, PoolRow, Reply, Request, Status,
-    TakeTimes, packet,
+    Counters, LeaseId, LeaseRow, MOST_REQUEST_BYTES, PageSize, PoolRow, QuotaOf, QuotaRow, Reply,
+    Request, Status, TakeTimes, packet,
 };
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
@@ -62,6 +62,14 @@ fn status() -> Status {
             }),
             ..Counters::default()
         },
+        quotas: vec![QuotaRow {
+            of: QuotaOf::Cgroup,
+            name: "/machine\u{1b}".into(),
+            most_bytes: Some(32 << 30),
+            charged_bytes: 8 << 30,
+            held_bytes: 6 << 30,
+            owed_bytes: 2 << 30,
+        }],
         ..Status::default()
     }
 }
@@ -98,6 +106,8 @@ fn a_status_is_a_table_or_a_document() {
         "     2M     1  8 GiB       4      2        1          1        0       16 GiB",
         "       0 B            8 GiB  3 GiB     1 GiB",
         "   17-3  8 GiB     2M     1          4711  64055  900 ms",
+        "quota of",
+        "32 GiB    8 GiB  6 GiB  2 GiB",
         "take: 21.0 us (p50), 40.0 us (p99), 41.0 us (slowest)",
         "24 GiB zeroed in 2.0 s",
     ] {

@@ -174,29 +174,36 @@ impl Client {
     /// # Errors
     /// The daemon's refusal, or what is wrong with its answer.
     pub fn status(&mut self) -> Result<Status, ClientError> {
-        let mut whole = self.status_part(0, 0)?;
-        while whole.more_pools > 0 || whole.more_leases > 0 {
-            let part = self.status_part(whole.pools.len(), whole.leases.len())?;
-            let came = part.pools.len() + part.leases.len();
+        let mut whole = self.status_part(&Status::default())?;
+        while whole.more_pools > 0 || whole.more_leases > 0 || whole.more_quotas > 0 {
+            let part = self.status_part(&whole)?;
+            let came = part.pools.len() + part.leases.len() + part.quotas.len();
             whole.pools.extend(part.pools);
             whole.leases.extend(part.leases);
+            whole.quotas.extend(part.quotas);
             whole.more_pools = part.more_pools;
             whole.more_leases = part.more_leases;
-            if came == 0 || whole.pools.len() + whole.leases.len() > MOST_ROWS {
+            whole.more_quotas = part.more_quotas;
+            let all = whole.pools.len() + whole.leases.len() + whole.quotas.len();
+            if came == 0 || all > MOST_ROWS {
                 return Err(ClientError::Answer(format!(
-                    "a status without end: {} pools and {} leases, and still more",
+                    "a status without end: {} pools, {} leases and {} quotas, and still more",
                     whole.pools.len(),
-                    whole.leases.len()
+                    whole.leases.len(),
+                    whole.quotas.len()
                 )));
             }
         }
         Ok(whole)
     }
 
-    fn status_part(&mut self, pools: usize, leases: usize) -> Result<Status, ClientError> {
+    /// What comes behind the rows that are there.
+    fn status_part(&mut self, before: &Status) -> Result<Status, ClientError> {
+        let rows = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let query = StatusQuery {
-            skip_pools: u32::try_from(pools).unwrap_or(u32::MAX),
-            skip_leases: u32::try_from(leases).unwrap_or(u32::MAX),
+            skip_pools: rows(before.pools.len()),
+            skip_leases: rows(before.leases.len()),
+            skip_quotas: rows(before.quotas.len()),
         };
         match self.plain(&Request::Status(query))? {
             Reply::Status(status) => Ok(*status),

@@ -1,6 +1,6 @@
 //! A status as metrics, in the text format of OpenMetrics, which Prometheus reads.
 
-use crate::protocol::{PoolRow, Status, TakeTimes};
+use crate::protocol::{PoolRow, QuotaRow, Status, TakeTimes};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -47,6 +47,7 @@ impl Collector for Seen {
         rows(&mut encoder, refilled, kind, &status.pools, |row| {
             row.refilled_bytes
         })?;
+        quotas(&mut encoder, &status.quotas)?;
         counters(&mut encoder, status)?;
         state(&mut encoder, status)?;
         match &status.counters.take_times {
@@ -117,6 +118,40 @@ fn rows(
         match kind {
             MetricType::Counter => ConstCounter::new(value(row)).encode(family)?,
             _ => ConstGauge::new(value(row)).encode(family)?,
+        }
+    }
+    Ok(())
+}
+
+type QuotaColumn = (&'static str, &'static str, fn(&QuotaRow) -> Option<u64>);
+
+const QUOTAS: [QuotaColumn; 4] = [
+    ("quota_bytes", "Bytes an account may hold", |row| {
+        row.most_bytes
+    }),
+    (
+        "quota_charged_bytes",
+        "Bytes an account is charged: what it holds and what it owes",
+        |row| Some(row.charged_bytes),
+    ),
+    ("quota_held_bytes", "Of these, bytes of leases", |row| {
+        Some(row.held_bytes)
+    }),
+    (
+        "quota_owed_bytes",
+        "Of these, bytes given back that can still be reached or wait for a clean slab",
+        |row| Some(row.owed_bytes),
+    ),
+];
+
+fn quotas(encoder: &mut DescriptorEncoder<'_>, quotas: &[QuotaRow]) -> fmt::Result {
+    for (name, help, value) in QUOTAS {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for row in quotas {
+            let labels = [("of", row.of.to_string()), ("name", row.name.clone())];
+            if let Some(value) = value(row) {
+                ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+            }
         }
     }
     Ok(())
@@ -254,7 +289,7 @@ fn seconds(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Counters, Gauges, Misses, PageSize, TakeBucket};
+    use crate::protocol::{Counters, Gauges, Misses, PageSize, QuotaOf, TakeBucket};
 
     fn status() -> Status {
         let row = PoolRow {
@@ -276,6 +311,14 @@ mod tests {
         Status {
             version: "1.2.3".into(),
             pools: vec![row],
+            quotas: vec![QuotaRow {
+                of: QuotaOf::Cgroup,
+                name: "/machine.slice".into(),
+                most_bytes: Some(64 << 20),
+                charged_bytes: 6 << 20,
+                held_bytes: 4 << 20,
+                owed_bytes: 2 << 20,
+            }],
             gauges: Gauges {
                 connections: 2,
                 ..Gauges::default()
@@ -313,6 +356,8 @@ mod tests {
             "firstlight_pool_zeroing_seconds_total 1.5",
             "firstlight_pool_misses_total{cause=\"top_up\"} 7",
             "firstlight_pool_connections 2",
+            "firstlight_pool_quota_bytes{of=\"cgroup\",name=\"/machine.slice\"} 67108864",
+            "firstlight_pool_quota_owed_bytes{of=\"cgroup\",name=\"/machine.slice\"} 2097152",
             "firstlight_pool_take_seconds_bucket{le=\"0.00002\"} 1",
             "firstlight_pool_take_seconds_bucket{le=\"5.0\"} 2",
             "firstlight_pool_take_seconds_bucket{le=\"+Inf\"} 3",

@@ -8,7 +8,7 @@
 use crate::config::{Config, ConfigError, Size};
 use crate::os::peer::{self, Peer};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use toml::Spanned;
 
@@ -140,6 +140,15 @@ impl Rules {
     pub fn has_cgroups(&self) -> bool {
         let mut limits = self.limits.iter();
         limits.any(|limit| matches!(limit.account, Account::Cgroup(_)))
+    }
+
+    /// What an account may hold by these rules.
+    fn most_bytes(&self, account: &Account) -> Option<u64> {
+        if let Account::Member(_) = account {
+            return self.member_bytes;
+        }
+        let limit = self.limits.iter().find(|limit| limit.account == *account);
+        Some(limit?.most_bytes)
     }
 
     /// Whether this is root or the daemon's user.
@@ -310,6 +319,12 @@ impl Charge {
         self.accounts.contains(account)
     }
 
+    /// What it is booked on.
+    #[must_use]
+    pub fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -376,6 +391,17 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// All accounts with a limit or a charge: the limit that is in force, and the charge.
+    pub fn accounts<'a>(
+        &'a self,
+        rules: &'a Rules,
+    ) -> impl Iterator<Item = (&'a Account, Option<u64>, u64)> {
+        let limits = rules.limits.iter().map(|limit| &limit.account);
+        let all: BTreeSet<&'a Account> = limits.chain(self.used_bytes.keys()).collect();
+        let row = |account: &'a Account| (account, rules.most_bytes(account), self.used(account));
+        all.into_iter().map(row)
     }
 
     /// What is charged to an account.

@@ -3,19 +3,37 @@
 use super::Machine;
 use super::action::ConnectionId;
 use super::leases::{Leases, Viewer};
-use crate::lease::quota::{Rules, Standing};
+use crate::lease::quota::{Account, Rules, Standing};
 use crate::os::peer::Peer;
-use crate::protocol::{Counters, Gauges, MOST_STATUS_ROWS, PoolRow, Status, StatusQuery};
+use crate::protocol::{
+    Counters, Gauges, MOST_QUOTA_NAME, MOST_QUOTA_ROWS, MOST_STATUS_ROWS, PoolRow, QuotaOf,
+    QuotaRow, Status, StatusQuery,
+};
 use crate::store::Key;
 use crate::store::slab::SlabId;
+use std::collections::BTreeMap;
 use std::time::Instant;
+
+/// Rows of pools and leases beside which rows of quotas come.
+const MOST_ROWS_BESIDE_QUOTAS: usize = 100;
 
 impl Machine {
     /// What the pool holds, as far as `viewer` may see it: the owner of the machine fills in
     /// what the machine does not know, the process and its connections.
     pub(super) fn status(&self, viewer: Viewer, query: StatusQuery, now: Instant) -> Status {
-        let (pools, more_pools) = part(self.rows(), query.skip_pools);
-        let (leases, more_leases) = part(self.core.leases.rows(viewer, now), query.skip_leases);
+        let (pools, more_pools) = part(self.rows(), query.skip_pools, MOST_STATUS_ROWS);
+        let (leases, more_leases) = part(
+            self.core.leases.rows(viewer, now),
+            query.skip_leases,
+            MOST_STATUS_ROWS,
+        );
+        // They are long: behind the others, if those are many.
+        let most = if pools.len() + leases.len() <= MOST_ROWS_BESIDE_QUOTAS {
+            MOST_QUOTA_ROWS
+        } else {
+            0
+        };
+        let (quotas, more_quotas) = part(self.quotas(viewer), query.skip_quotas, most);
         let mut counters = self.core.counters.clone();
         counters.take_times = self.takes.times().summary();
         let uptime = now.saturating_duration_since(self.begin);
@@ -27,10 +45,50 @@ impl Machine {
             more_pools,
             leases,
             more_leases,
+            quotas,
+            more_quotas,
             counters,
             version: env!("CARGO_PKG_VERSION").into(),
             gauges: self.gauges(),
         }
+    }
+
+    /// What accounts are charged, for those that see all figures.
+    fn quotas(&self, viewer: Viewer) -> Vec<QuotaRow> {
+        if let Viewer::User { .. } = viewer {
+            return Vec::new();
+        }
+        let mut held: BTreeMap<&Account, u64> = BTreeMap::new();
+        for lease in self.core.leases.iter().map(|(_, lease)| lease) {
+            for account in lease.charge.accounts() {
+                *held.entry(account).or_default() += lease.charge.bytes();
+            }
+        }
+        let row = |(account, most_bytes, charged_bytes): (&Account, _, u64)| {
+            let held_bytes = held.get(account).copied().unwrap_or(0);
+            let (of, name) = match account {
+                Account::Uid(uid) => (QuotaOf::User, uid.to_string()),
+                Account::Group(gid) => (QuotaOf::Group, gid.to_string()),
+                Account::Cgroup(path) => (
+                    QuotaOf::Cgroup,
+                    path.chars().take(MOST_QUOTA_NAME).collect(),
+                ),
+                Account::Member(uid) => (QuotaOf::Member, uid.to_string()),
+            };
+            QuotaRow {
+                of,
+                name,
+                most_bytes,
+                charged_bytes,
+                held_bytes,
+                owed_bytes: charged_bytes.saturating_sub(held_bytes),
+            }
+        };
+        self.core
+            .ledger
+            .accounts(&self.core.rules)
+            .map(row)
+            .collect()
     }
 
     fn gauges(&self) -> Gauges {
@@ -152,10 +210,10 @@ impl Machine {
 }
 
 /// Rows from `skip` on, as many as go into one reply, and how many follow.
-fn part<T>(rows: Vec<T>, skip: u32) -> (Vec<T>, u32) {
+fn part<T>(rows: Vec<T>, skip: u32, most: usize) -> (Vec<T>, u32) {
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     let left = rows.len().saturating_sub(skip);
-    let part: Vec<T> = rows.into_iter().skip(skip).take(MOST_STATUS_ROWS).collect();
+    let part: Vec<T> = rows.into_iter().skip(skip).take(most).collect();
     let more = u32::try_from(left - part.len()).unwrap_or(u32::MAX);
     (part, more)
 }

@@ -23,8 +23,8 @@ mod words;
 
 pub use error::MessageError;
 pub use reply::{
-    Counters, Drained, Filling, Gauges, Lease, LeaseRow, Misses, PoolRow, Refusal, Reply, Resized,
-    Status, TakeBucket, TakeTimes,
+    Counters, Drained, Filling, Gauges, Lease, LeaseRow, Misses, PoolRow, QuotaOf, QuotaRow,
+    Refusal, Reply, Resized, Status, TakeBucket, TakeTimes,
 };
 pub use request::{FillChange, Give, Request, Resize, StatusQuery, Take};
 pub use words::{LeaseId, PageSize, RefusalCode};
@@ -43,6 +43,12 @@ pub const MOST_REPLY_BYTES: usize = 128 << 10;
 
 /// Most rows of each kind in one [`Status`]; the rest is asked for again.
 pub const MOST_STATUS_ROWS: usize = 200;
+
+/// Most rows of quotas in one [`Status`]: the path of a cgroup is long.
+pub const MOST_QUOTA_ROWS: usize = 50;
+
+/// Most characters of an account's name in one.
+pub const MOST_QUOTA_NAME: usize = 200;
 
 /// Largest number in a message: what every JSON reader holds exactly.
 pub const MOST_NUMBER: u64 = (1 << 53) - 1;

@@ -2,10 +2,12 @@
 
 use super::body::{bounded, fields, object, shown};
 use super::{
-    LeaseId, MOST_REPLY_BYTES, MOST_STATUS_ROWS, MessageError, PageSize, RefusalCode, VERSION,
+    LeaseId, MOST_QUOTA_ROWS, MOST_REPLY_BYTES, MOST_STATUS_ROWS, MessageError, PageSize,
+    RefusalCode, VERSION,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt;
 
 /// One answer. On the wire `op` repeats what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,12 @@ pub struct Status {
     pub leases: Vec<LeaseRow>,
     /// Leases after the last row.
     pub more_leases: u32,
+    /// One row for each account with a limit or a charge, for the owner and observers.
+    #[serde(default)]
+    pub quotas: Vec<QuotaRow>,
+    /// Accounts after the last row.
+    #[serde(default)]
+    pub more_quotas: u32,
     /// What happened since it started.
     pub counters: Counters,
     /// The daemon's version.
@@ -126,6 +134,48 @@ pub struct PoolRow {
     /// Why it does not grow, in words; `None` while all is well.
     #[serde(default)]
     pub trouble: Option<String>,
+}
+
+/// What a quota counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QuotaOf {
+    /// A user that a `[[quota]]` names.
+    User,
+    /// A group that one names.
+    Group,
+    /// A cgroup that one names.
+    Cgroup,
+    /// A member of the owner's group, by `quota` of `[access]`.
+    Member,
+}
+
+impl fmt::Display for QuotaOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::User => "user",
+            Self::Group => "group",
+            Self::Cgroup => "cgroup",
+            Self::Member => "member",
+        })
+    }
+}
+
+/// An account with a limit, or with a charge of a limit that is no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaRow {
+    /// What it counts.
+    pub of: QuotaOf,
+    /// Its number, or the path of a cgroup, the first [`MOST_QUOTA_NAME`](super::MOST_QUOTA_NAME) characters of it.
+    pub name: String,
+    /// Bytes it may hold; `None` where no limit is in force any more.
+    pub most_bytes: Option<u64>,
+    /// Bytes it is charged: what it holds and what it owes.
+    pub charged_bytes: u64,
+    /// Of these, bytes of leases.
+    pub held_bytes: u64,
+    /// Of these, bytes it gave back that can still be reached, or that no clean slab has replaced yet.
+    pub owed_bytes: u64,
 }
 
 /// One lease.
@@ -345,14 +395,15 @@ impl Reply {
 }
 
 fn rows(status: &Status) -> Result<(), MessageError> {
-    for (name, rows) in [
-        ("pools", status.pools.len()),
-        ("leases", status.leases.len()),
+    for (name, rows, most) in [
+        ("pools", status.pools.len(), MOST_STATUS_ROWS),
+        ("leases", status.leases.len(), MOST_STATUS_ROWS),
+        ("quotas", status.quotas.len(), MOST_QUOTA_ROWS),
     ] {
-        if rows > MOST_STATUS_ROWS {
+        if rows > most {
             return Err(MessageError::Field {
                 message: "status",
-                text: format!("`{name}` has {rows} rows, expected at most {MOST_STATUS_ROWS}"),
+                text: format!("`{name}` has {rows} rows, expected at most {most}"),
             });
         }
     }

@@ -83,6 +83,15 @@ pub struct StatusQuery {
     /// Rows of leases to pass over.
     #[serde(default)]
     pub skip_leases: u32,
+    /// Rows of quotas to pass over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skip_quotas: u32,
+}
+
+/// A daemon that has no rows of quotas knows no such field.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(rows: &u32) -> bool {
+    *rows == 0
 }
 
 /// `resize`: how many slabs of a size to keep.

@@ -123,7 +123,40 @@ fn a_status_has_a_bounded_number_of_rows() {
         uid: u32::MAX,
         age_ms: MOST_NUMBER,
     };
+    let pool = PoolRow {
+        page: PageSize::Transparent,
+        node: Some(u32::MAX),
+        size_class_bytes: MOST_NUMBER,
+        wanted_slabs: u32::MAX,
+        clean_slabs: u32::MAX,
+        filling_slabs: u32::MAX,
+        allocated_slabs: u32::MAX,
+        unknown_slabs: u32::MAX,
+        clean_bytes: MOST_NUMBER,
+        dirty_bytes: MOST_NUMBER,
+        allocated_bytes: MOST_NUMBER,
+        hole_bytes: MOST_NUMBER,
+        refilled_bytes: MOST_NUMBER,
+        trouble: None,
+    };
+    let quota = QuotaRow {
+        of: QuotaOf::Cgroup,
+        // No character of a name takes more in JSON.
+        name: "\u{1}".repeat(MOST_QUOTA_NAME),
+        most_bytes: Some(MOST_NUMBER),
+        charged_bytes: MOST_NUMBER,
+        held_bytes: MOST_NUMBER,
+        owed_bytes: MOST_NUMBER,
+    };
+    // What the machine sends: quotas beside a hundred others, or as many of the others as allowed.
+    let beside = Status {
+        pools: vec![pool.clone(); 100],
+        quotas: vec![quota; MOST_QUOTA_ROWS],
+        ..Status::default()
+    };
+    Reply::Status(Box::new(beside)).encode().expect("they fit");
     let mut status = Status {
+        pools: vec![pool; 100],
         leases: vec![row.clone(); MOST_STATUS_ROWS],
         ..Status::default()
     };
@@ -163,10 +196,13 @@ fn request() -> impl Strategy<Value = Request> {
         "[A-Za-z0-9._-]{1,64}".prop_map(|name| Request::Give(Give {
             lease: LeaseId::new(name).expect("a name")
         })),
-        any::<(u32, u32)>().prop_map(|(skip_pools, skip_leases)| Request::Status(StatusQuery {
-            skip_pools,
-            skip_leases,
-        })),
+        any::<(u32, u32, u32)>().prop_map(|(skip_pools, skip_leases, skip_quotas)| {
+            Request::Status(StatusQuery {
+                skip_pools,
+                skip_leases,
+                skip_quotas,
+            })
+        }),
         (page(), node(), 1..=MOST_NUMBER, any::<u32>()).prop_map(
             |(page, node, size_class_bytes, slabs)| Request::Resize(Resize {
                 page,

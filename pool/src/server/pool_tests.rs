@@ -14,8 +14,8 @@ use crate::os::peer::Peer;
 use crate::os::pressure::Gauge;
 use crate::os::{memory_file, need};
 use crate::protocol::{
-    FillChange, Filling, Give, PageSize, PoolRow, RefusalCode, Reply, Request, Resize, StatusQuery,
-    Take,
+    FillChange, Filling, Give, PageSize, PoolRow, QuotaOf, QuotaRow, RefusalCode, Reply, Request,
+    Resize, StatusQuery, Take,
 };
 use crate::store::Files;
 use std::os::fd::OwnedFd;
@@ -231,6 +231,32 @@ fn a_quota_counts_the_slab_that_is_allocated_and_not_what_was_requested() {
     assert!(taken(&mut pool, 0).is_ok());
     assert_eq!(taken(&mut pool, 0).unwrap_err(), RefusalCode::Empty);
     drop(kept);
+}
+
+#[test]
+fn a_row_of_each_quota_says_what_is_held_and_owed() {
+    let (_folder, mut pool) = pool();
+    let rows = |pool: &mut Pool, viewer: u32| {
+        let status = Request::Status(StatusQuery::default());
+        match request(pool, 9, &peer(viewer), status).reply {
+            Reply::Status(status) => status.quotas,
+            other => panic!("{other:?}"),
+        }
+    };
+    let bytes = |row: &QuotaRow| (row.charged_bytes, row.held_bytes, row.owed_bytes);
+    let all = rows(&mut pool, 0);
+    assert_eq!((all[0].of, all[0].name.as_str()), (QuotaOf::User, "1000"));
+    assert_eq!((all.len(), all[0].most_bytes), (1, Some(4 << 20)));
+    assert_eq!(bytes(&all[0]), (0, 0, 0));
+    let (serial, memory) = taken(&mut pool, 1000).unwrap();
+    assert_eq!(bytes(&rows(&mut pool, 0)[0]), (2 << 20, 2 << 20, 0));
+    assert!(rows(&mut pool, 1000).is_empty(), "a client reads no row");
+    // Given back and open all the same, it is owed.
+    end_lease(&mut pool, serial);
+    until(&mut pool, |pool| has_revoked(pool));
+    assert_eq!(bytes(&rows(&mut pool, 0)[0]), (2 << 20, 0, 2 << 20));
+    drop(memory);
+    until(&mut pool, |pool| bytes(&rows(pool, 0)[0]) == (0, 0, 0));
 }
 
 #[test]
