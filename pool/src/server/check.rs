@@ -1,6 +1,6 @@
 //! Whether this machine has what a configuration names.
 
-use super::ServeError;
+use super::{ServeError, warnings};
 use crate::config::{Config, Size};
 use crate::lease::quota::Rules;
 use crate::machine::Spec;
@@ -20,7 +20,7 @@ pub struct Checked {
     pub slabs: u64,
     /// Bytes of all slabs.
     pub bytes: u64,
-    /// What keeps it from being had in full at the moment.
+    /// What keeps it from being had in full at the moment, and what an operator should know.
     pub notes: Vec<String>,
 }
 
@@ -65,6 +65,8 @@ pub fn check(config: &Config) -> Result<Checked, ServeError> {
         bytes: needed
             .values()
             .fold(0, |all, bytes| all.saturating_add(*bytes)),
-        notes: notes.collect(),
+        notes: notes
+            .chain(warnings::of(Path::new("/"), config, &specs))
+            .collect(),
     })
 }

@@ -8,7 +8,7 @@
 //! What becomes of slabs and leases is decided in [`crate::machine`].
 //!
 //! - `pool.rs`, `jobs.rs`: its decisions carried out, with files and workers; `start.rs`: before
-//!   all that; `reload.rs`: another configuration;
+//!   all that; `check.rs`, `warnings.rs`: without a daemon; `reload.rs`: another configuration;
 //! - `connections.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //!   `ends.rs`: the pipes that end leases;
@@ -35,6 +35,7 @@ mod reload;
 mod restore;
 mod start;
 mod turns;
+mod warnings;
 mod workers;
 
 pub use check::{Checked, check};

@@ -1,0 +1,206 @@
+//! What an operator should know of a machine before a configuration is used on it, though the daemon starts.
+
+use crate::config::{Config, Size};
+use crate::machine::Spec;
+use crate::protocol::PageSize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The first kernel that tells a connection's process for as long as it is open, by which its cgroup is found.
+const CGROUP_SINCE: (u32, u32) = (6, 5);
+
+/// Files and folders that say what the kernel's settings are after a start.
+const SETTINGS: [&str; 5] = [
+    "etc/sysctl.conf",
+    "etc/sysctl.d",
+    "run/sysctl.d",
+    "usr/local/lib/sysctl.d",
+    "usr/lib/sysctl.d",
+];
+
+/// All warnings; the files of the machine are below `root`.
+pub(super) fn of(root: &Path, config: &Config, specs: &[Spec]) -> Vec<String> {
+    let all = [
+        cgroups(root, config),
+        too_large(root, specs),
+        not_for_good(root, specs),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn cgroups(root: &Path, config: &Config) -> Vec<String> {
+    let of_cgroup = config.quota.iter().any(|quota| quota.cgroup.is_some());
+    let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
+    let is_old = version(&release).is_some_and(|seen| seen < CGROUP_SINCE);
+    let warning = || {
+        format!(
+            "a quota is for a cgroup, and Linux {} does not tell those of clients for certain: all but root are refused; \
+             Linux {}.{} does",
+            release.trim(),
+            CGROUP_SINCE.0,
+            CGROUP_SINCE.1
+        )
+    };
+    (of_cgroup && is_old).then(warning).into_iter().collect()
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Slabs that no machine of this size can hold.
+fn too_large(root: &Path, specs: &[Spec]) -> Vec<String> {
+    let warning = |spec: &Spec| {
+        let (place, path) = spec.key.node.map_or(
+            ("this machine".to_owned(), "proc/meminfo".to_owned()),
+            |node| {
+                let path = format!("sys/devices/system/node/node{node}/meminfo");
+                (format!("node {node}"), path)
+            },
+        );
+        let all = memory_bytes(&fs::read_to_string(root.join(path)).ok()?)?;
+        (spec.key.bytes > all).then(|| {
+            let [bytes, all] = [spec.key.bytes, all].map(Size::new);
+            format!("a slab of {bytes} is larger than the memory of {place}, {all}")
+        })
+    };
+    specs.iter().filter_map(warning).collect()
+}
+
+/// `MemTotal` of a `meminfo`, a node's or the machine's.
+fn memory_bytes(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.contains("MemTotal:"))?;
+    let (_, rest) = line.split_once("MemTotal:")?;
+    let kib: u64 = rest.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// Huge pages that are there now, and are not after the machine's next start.
+fn not_for_good(root: &Path, specs: &[Spec]) -> Vec<String> {
+    let words = fs::read_to_string(root.join("proc/cmdline")).unwrap_or_default();
+    let at_start = words
+        .split_whitespace()
+        .any(|word| word.starts_with("hugepages="));
+    let pages: BTreeSet<PageSize> = specs.iter().map(|spec| spec.key.page).collect();
+    let warning = |page: &PageSize| {
+        match page {
+        _ if at_start => None,
+        PageSize::Transparent => None,
+        PageSize::Huge if is_set(root) => None,
+        PageSize::Huge => Some(
+            "pages of 2M are not set aside after a start: a line `vm.nr_hugepages = NUMBER` in \
+             /etc/sysctl.d/firstlight-pool.conf, or `hugepages=NUMBER` for the kernel, does that"
+                .to_owned(),
+        ),
+        PageSize::Giant => Some(
+            "pages of 1G are not set aside after a start: `hugepagesz=1G hugepages=NUMBER` for the \
+             kernel does that"
+                .to_owned(),
+        ),
+    }
+    };
+    pages.iter().filter_map(warning).collect()
+}
+
+/// Whether a file of settings sets huge pages aside.
+fn is_set(root: &Path) -> bool {
+    let sets = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut lines = text.lines().map(|line| line.trim_start_matches(['-', ' ']));
+        lines.any(|line| line.starts_with("vm.nr_hugepages") || line.starts_with("vm/nr_hugepages"))
+    };
+    SETTINGS.iter().any(|place| {
+        let place = root.join(place);
+        let files = fs::read_dir(&place).into_iter().flatten().flatten();
+        sets(&place) || files.into_iter().any(|file| sets(&file.path()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = "
+        [[class]]
+        page = \"2M\"
+        node = 1
+        size = \"8G\"
+        slabs = 1
+        [[class]]
+        page = \"1G\"
+        size = \"2G\"
+        slabs = 1
+        [[class]]
+        page = \"thp\"
+        size = \"2M\"
+        slabs = 1
+        [[quota]]
+        cgroup = \"/machine.slice\"
+        bytes = \"1G\"
+    ";
+
+    fn warnings(files: &[(&str, &str)]) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let config = Config::parse(Path::new("test"), CONFIG).unwrap();
+        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+        of(root.path(), &config, &specs)
+    }
+
+    #[test]
+    fn an_old_kernel_a_small_node_and_pages_for_now_are_told() {
+        let told = warnings(&[
+            ("proc/sys/kernel/osrelease", "6.1.0-56-amd64\n"),
+            ("proc/cmdline", "quiet splash"),
+            ("proc/meminfo", "MemTotal:  4194304 kB\n"),
+            (
+                "sys/devices/system/node/node1/meminfo",
+                "Node 1 MemTotal:  4194304 kB\n",
+            ),
+            (
+                "etc/sysctl.d/other.conf",
+                "# vm.nr_hugepages = 7\nvm.swappiness = 1\n",
+            ),
+        ]);
+        for (warning, part) in told.iter().zip([
+            "Linux 6.1.0-56-amd64 does not tell",
+            "a slab of 8G is larger than the memory of node 1, 4G",
+            "pages of 2M are not set aside",
+            "pages of 1G are not set aside",
+        ]) {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+        assert_eq!(told.len(), 4, "{told:?}");
+    }
+
+    #[test]
+    fn a_machine_that_has_all_of_it_is_told_nothing() {
+        let machine = [
+            ("proc/sys/kernel/osrelease", "6.12.5\n"),
+            ("proc/cmdline", "hugepagesz=1G hugepages=4"),
+            ("proc/meminfo", "MemTotal:  41943040 kB\n"),
+            (
+                "sys/devices/system/node/node1/meminfo",
+                "Node 1 MemTotal:  41943040 kB\n",
+            ),
+        ];
+        assert_eq!(warnings(&machine), [""; 0]);
+        // Of pages of 2 MiB a file of settings says as much.
+        let settings = ("usr/lib/sysctl.d/50-pages.conf", "-vm.nr_hugepages=4096\n");
+        let told = warnings(&[machine[0], machine[2], machine[3], settings]);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("1G"), "{told:?}");
+        // What cannot be read is not known to be wrong.
+        assert!(
+            !warnings(&[])
+                .iter()
+                .any(|told| told.contains("larger") || told.contains("cgroup"))
+        );
+    }
+}
