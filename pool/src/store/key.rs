@@ -20,7 +20,7 @@ impl Key {
     /// What `statfs` calls a block of a file with such pages.
     pub(super) fn block_bytes(&self) -> u64 {
         match self.page {
-            PageSize::Transparent => firstlight::addr::PAGE_BYTES,
+            PageSize::Transparent => rustix::param::page_size() as u64,
             reserved => reserved.bytes(),
         }
     }
