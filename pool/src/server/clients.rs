@@ -69,7 +69,7 @@ impl Server {
 
     /// A new connection: none is kept for a user that may do nothing here.
     fn welcome(&mut self, socket: OwnedFd) -> Standing {
-        let begin = processor_time();
+        let mut begin = processor_time();
         // A peer that cannot be named may do nothing.
         let Ok(credentials) = Credentials::of(&socket) else {
             self.closer.close(NOBODY, socket);
@@ -100,7 +100,9 @@ impl Server {
             return standing;
         }
         if let Some(id) = self.connections.to_give_up(&peer, standing) {
-            self.close(id);
+            let before = processor_time();
+            self.close_on_its_account(id);
+            begin += processor_time().saturating_sub(before);
         }
         let is_bounded = standing != Standing::Owner;
         // Out of descriptors, it is closed.
@@ -255,6 +257,18 @@ impl Server {
                 self.step(Event::PipeClosed(serial));
             }
             self.close(id);
+        }
+    }
+
+    /// Closes a connection when it is nobody's turn: that wakes whatever waits for it, which is its
+    /// user's.
+    pub(super) fn close_on_its_account(&mut self, id: ConnectionId) {
+        let begin = processor_time();
+        let user = self.connections.peer(id).map(|peer| peer.user);
+        self.close(id);
+        if let Some(user) = user {
+            let spent = processor_time().saturating_sub(begin);
+            self.turns.spend(user, spent, &self.events);
         }
     }
 

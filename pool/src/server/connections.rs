@@ -8,7 +8,7 @@
 //! A connection with a reply that could not be sent yet, or with a request that
 //! is being worked on, is not read from: at most one message is ever kept for it.
 
-use super::closer::Closer;
+use super::closer::{Closer, NOBODY};
 use super::events::{Events, Source};
 use super::pool::Outgoing;
 use crate::config::Limits;
@@ -272,7 +272,7 @@ impl Connections {
         let Some(connection) = self.open.get_mut(&id) else {
             return Sent::No(None);
         };
-        let Some(unsent) = connection.unsent.take() else {
+        let Some(mut unsent) = connection.unsent.take() else {
             return Sent::Yes;
         };
         let descriptors: Vec<BorrowedFd<'_>> = unsent.descriptors.iter().map(AsFd::as_fd).collect();
@@ -280,6 +280,11 @@ impl Connections {
         let (source, socket) = (Source::Connection(id), &connection.socket);
         match sent {
             Ok(()) => {
+                // The client has the same pipe by now, and may have it in an `epoll` that makes the
+                // last close wait for as long as it likes.
+                if let Some(pipe) = unsent.descriptors.pop() {
+                    self.closer.close(NOBODY, pipe);
+                }
                 if !connection.reading {
                     connection.reading = true;
                     let _ = connection.queue.change(source, socket, true, false);
@@ -349,6 +354,57 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Lease, LeaseId, PageSize};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    /// Whether the other end of a pipe is closed.
+    fn is_over(pipe: &OwnedFd) -> bool {
+        let mut polled = [PollFd::new(pipe, PollFlags::IN)];
+        let now = Timespec::default();
+        poll(&mut polled, Some(&now)).unwrap() == 1 && polled[0].revents().contains(PollFlags::HUP)
+    }
+
+    /// The client may have a copy by then that makes the daemon's close, the last one, wait.
+    #[test]
+    fn the_pipe_that_was_sent_is_closed_by_a_thread_that_may_wait() {
+        let closer = Rc::new(Closer::new().unwrap());
+        let mut connections = Connections::new(&Limits::default(), Rc::clone(&closer));
+        let kind = SocketType::SEQPACKET;
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, client) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        let peer = Peer {
+            pid: 1,
+            uid: 1000,
+            user: 1000,
+            gid: 1000,
+            groups: Vec::new(),
+            cgroup: None,
+        };
+        let queue = Rc::new(Events::new().unwrap());
+        assert!(connections.add(ours, peer, Standing::Client, queue));
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let reply = Lease {
+            lease: LeaseId::new("1-1").unwrap(),
+            bytes: 1,
+            page: PageSize::Transparent,
+            node: None,
+            align_bytes: 1,
+            topped_up_bytes: 0,
+        };
+        let sent = connections.answer(Outgoing {
+            to: 0,
+            reply: Reply::Take(reply),
+            lease: Some((1, vec![memory, write])),
+        });
+        assert_eq!(sent, Sent::Yes);
+        drop(packet::receive(&client, 1 << 16, 2).unwrap());
+        assert_eq!(closer.given(), 1, "the serving thread closed it");
+        while !is_over(&read) {
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn some_connections_are_reserved_for_root_whatever_the_limit() {

@@ -272,13 +272,13 @@ impl Server {
         self.send_all(outgoing);
         self.wait_for_pipes();
         for id in self.connections.stuck(now) {
-            self.close(id);
+            self.close_on_its_account(id);
         }
         self.turns.sweep(now);
         let with_lease = self.pool.machine.connections();
         for id in self.connections.idle(now) {
             if !with_lease.contains(&id) {
-                self.close(id);
+                self.close_on_its_account(id);
             }
         }
     }
