@@ -9,7 +9,7 @@ use spin::{Mutex, MutexGuard};
 use crate::arch::cpus::MOST;
 
 /// For 1,024 ranges of every kind and 256 nodes.
-#[unsafe(link_section = ".stale")]
+#[unsafe(link_section = ".bss.stale")]
 static BOOT: Mutex<BootStorage<1024, 256>> = Mutex::new(BootStorage::EMPTY);
 
 static EVENTS: Mutex<[Event; 64]> = Mutex::new([Event::EMPTY; 64]);

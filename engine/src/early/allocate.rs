@@ -45,7 +45,7 @@ impl EarlyMemory<'_> {
         let claim = Allocation {
             range,
             node: region.node,
-            owner,
+            owner: Some(owner),
         };
         self.claim(claim, EarlyFlags::FREEABLE.when(request.freeable))?;
         Ok(range)

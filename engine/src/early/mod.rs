@@ -55,7 +55,7 @@ use set::RegionSet;
 ///
 /// let table = early.allocate(&EarlyRequest::new(0x3000, 0x1000, "page tables"))?;
 /// assert_eq!(table, PhysRange::new(0x7f_d000, 0x80_0000).unwrap()); // from the top
-/// assert_eq!(early.owners()[1].owner, "page tables");
+/// assert_eq!(early.owners()[1].owner(), "page tables");
 /// early.free(table)?;
 /// assert_eq!(early.free_ranges().map(|r| r.range.bytes()).sum::<u64>(), 0x60_0000);
 /// # Ok::<(), firstlight::early::EarlyError>(())
@@ -207,7 +207,7 @@ impl<'s> EarlyMemory<'s> {
     pub fn owner_of(&self, range: PhysRange) -> Option<&'static str> {
         let mut entries = self.owners.entries.iter();
         let met = entries.find(|entry| entry.range.overlaps(range));
-        met.map(|entry| entry.owner)
+        met.map(Allocation::owner)
     }
 
     /// Reservations (or halves of those freed in the middle) the owner log had no slot for.

@@ -18,8 +18,8 @@ pub struct Allocation {
     pub range: PhysRange,
     /// The node they lie on; `None` for a reservation, or where it is not known.
     pub node: Option<NodeId>,
-    /// What they are for.
-    pub owner: &'static str,
+    /// `None` in unused storage, so that it is zero; an empty text would have an address.
+    pub(super) owner: Option<&'static str>,
 }
 
 impl Allocation {
@@ -27,7 +27,7 @@ impl Allocation {
     pub const EMPTY: Self = Self {
         range: PhysRange::EMPTY,
         node: None,
-        owner: "",
+        owner: None,
     };
 
     /// A reservation of `range`.
@@ -35,7 +35,15 @@ impl Allocation {
         Self {
             range,
             node: None,
-            owner,
+            owner: Some(owner),
+        }
+    }
+
+    /// What they are for; empty for unused storage.
+    pub const fn owner(&self) -> &'static str {
+        match self.owner {
+            Some(owner) => owner,
+            None => "",
         }
     }
 }
@@ -52,7 +60,7 @@ impl fmt::Display for Allocation {
         if let Some(node) = self.node {
             write!(f, " on {node}")?;
         }
-        write!(f, " for {}", self.owner)
+        write!(f, " for {}", self.owner())
     }
 }
 

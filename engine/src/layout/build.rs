@@ -85,6 +85,7 @@ fn fill_nodes<'s>(
             id: NodeId(number),
             domain: info.domain.unwrap_or(u32::from(number)),
             cpus: info.cpus,
+            first_range: NO_RANGE,
             ..Node::EMPTY
         };
     }

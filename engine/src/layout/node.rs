@@ -42,7 +42,7 @@ impl Node {
         movable_start: None,
         eager_frames: 0,
         first_deferred: None,
-        first_range: NO_RANGE,
+        first_range: 0, // written with the node: unused storage is zero
     };
 
     /// Frames of the span that are not this node's memory.
@@ -95,7 +95,7 @@ impl NodeRange {
         mirror: false,
         hotplug: false,
         kind: ExtentKind::Usable,
-        next: NO_RANGE,
+        next: 0, // as above
     };
 }
 
@@ -133,7 +133,7 @@ impl Zone {
     /// The content of unused storage.
     pub const EMPTY: Self = Self {
         node: NodeId(0),
-        kind: ZoneKind::Normal,
+        kind: ZoneKind::Dma, // zero
         span: FrameRange::EMPTY,
         present_frames: 0,
     };

@@ -212,7 +212,7 @@ impl Region {
     /// The content of unused storage.
     pub const EMPTY: Self = Self {
         range: PhysRange::EMPTY,
-        kind: MemoryKind::Reserved,
+        kind: MemoryKind::Usable, // zero
         attributes: Attributes::NONE,
         source: 0,
     };

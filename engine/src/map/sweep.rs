@@ -24,7 +24,7 @@ impl ScratchEntry {
     pub const EMPTY: Self = Self {
         start: 0,
         end: 0,
-        kind: MemoryKind::Reserved,
+        kind: MemoryKind::Usable, // zero
         attributes: Attributes::NONE,
         source: 0,
     };

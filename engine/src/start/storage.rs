@@ -21,6 +21,24 @@ const ZONES: usize = ZoneKind::ALL.len();
 /// made from it, of memory, reservations, rows of the SRAT. A PC has 20 to 40 entries in its
 /// map and needs 64; 256 fit almost every machine. `NODES` is the most nodes. Storage that is
 /// too small is an error with the number that is needed; no list is cut.
+///
+/// ```
+/// use core::sync::atomic::{AtomicBool, Ordering};
+/// use firstlight::start::BootStorage;
+///
+/// static mut STORAGE: BootStorage<128, 16> = BootStorage::EMPTY;
+///
+/// /// The storage, for the first call alone.
+/// fn storage() -> Option<&'static mut BootStorage<128, 16>> {
+///     static TAKEN: AtomicBool = AtomicBool::new(false);
+///     if TAKEN.swap(true, Ordering::Relaxed) {
+///         return None;
+///     }
+///     // SAFETY: the first call alone comes here, and nothing else names STORAGE.
+///     Some(unsafe { &mut *(&raw mut STORAGE) })
+/// }
+/// assert!(storage().is_some() && storage().is_none());
+/// ```
 #[derive(Debug)]
 pub struct BootStorage<const RANGES: usize, const NODES: usize> {
     scratch: [ScratchEntry; RANGES],
@@ -37,7 +55,7 @@ pub struct BootStorage<const RANGES: usize, const NODES: usize> {
 }
 
 impl<const RANGES: usize, const NODES: usize> BootStorage<RANGES, NODES> {
-    /// Unused storage.
+    /// Unused storage: all zero, so that a `static` of it lies in `.bss` and takes no space in the kernel's file.
     pub const EMPTY: Self = Self {
         scratch: [ScratchEntry::EMPTY; RANGES],
         map: [Region::EMPTY; RANGES],

@@ -266,7 +266,7 @@ fn tables(frames: &Frames<'_>) -> impl Iterator<Item = firstlight::addr::PhysRan
     let owners = frames.layout().early().owners().to_vec();
     owners
         .into_iter()
-        .filter(|reserved| reserved.owner == "frame allocator tables")
+        .filter(|reserved| reserved.owner() == "frame allocator tables")
         .map(|reserved| reserved.range)
 }
 

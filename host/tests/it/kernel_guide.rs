@@ -133,7 +133,7 @@ fn tables(frames: &Frames<'_>) -> Vec<PhysRange> {
     let early = frames.layout().early();
     assert_eq!(early.untracked(), 0);
     let tables = early.owners().iter();
-    let tables = tables.filter(|taken| taken.owner == "frame allocator tables");
+    let tables = tables.filter(|taken| taken.owner() == "frame allocator tables");
     tables.map(|taken| taken.range).collect()
 }
 

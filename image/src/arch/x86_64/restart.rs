@@ -2,8 +2,8 @@
 //! where the loader entered it, with the loader's own start info.
 //!
 //! `.data` changes while the image runs, so [`keep`] copies it at the first instruction of Rust;
-//! `entry.s` copies it back and zeroes `.bss`. Statics in the section `.stale` are left as they
-//! are: they are large, and written before they are read.
+//! `entry.s` copies it back and zeroes `.bss`. Statics in the sections `.stale` and `.bss.stale`
+//! are left as they are: they are large, and written before they are read.
 
 use core::num::NonZeroU64;
 use core::ptr::{addr_of, addr_of_mut, copy_nonoverlapping};
