@@ -273,7 +273,7 @@ miri-seeds: miri-setup ## long: the allocator's threads and a CPU's cache under 
 
 # Models run beside each other: each keeps the stacks of its threads, engine/src/loom_stacks.rs.
 loom: setup ## test: the allocator's concurrency under the model checker loom (minutes)
-	@RUSTFLAGS="--cfg loom" cargo test --profile loom -p firstlight --lib --quiet --target-dir target/loom loom
+	@RUSTFLAGS="--cfg firstlight_loom" cargo test --manifest-path engine/loom/Cargo.toml --locked --profile loom --lib --quiet --target-dir target/loom loom
 
 fuzz: setup ## long: all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src

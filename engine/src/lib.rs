@@ -38,7 +38,7 @@
 //!
 //! The way from firmware's memory map to an allocator is [`start()`]; `docs/kernel.md` of the
 //! repository is the guide for kernel authors.
-#![cfg_attr(not(loom), no_std)]
+#![cfg_attr(not(firstlight_loom), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod acceptance;
@@ -53,7 +53,7 @@ pub mod events;
 pub mod firmware;
 pub mod frames;
 pub mod layout;
-#[cfg(all(test, loom, target_os = "linux"))]
+#[cfg(all(test, firstlight_loom, target_os = "linux"))]
 mod loom_stacks;
 pub mod map;
 pub mod memmap;

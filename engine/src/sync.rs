@@ -1,5 +1,5 @@
 //! The atomics the allocator is written against: the processor's, or those of
-//! the model checker when the crate is built with `--cfg loom`.
+//! the model checker when the crate is built with `--cfg firstlight_loom`.
 //!
 //! Two calls that each change one word and then look at the other's ([`recheck_u32`],
 //! [`recheck_u64`]) rely on the total order of `SeqCst` operations: at least one of them sees
@@ -7,17 +7,17 @@
 //! and nearly so elsewhere; the look is a load. The model checker treats `SeqCst` operations
 //! as `AcqRel`, so there, and only there, a `SeqCst` fence before the load stands for it.
 
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A hint to the processor (or the model) that this CPU waits for another one.
 #[inline]
 pub(crate) fn pause() {
-    #[cfg(not(loom))]
+    #[cfg(not(firstlight_loom))]
     core::hint::spin_loop();
-    #[cfg(loom)]
+    #[cfg(firstlight_loom)]
     loom::thread::yield_now();
 }
 
@@ -51,7 +51,7 @@ macro_rules! words {
         /// changes and looks.
         #[inline]
         pub(crate) fn $recheck(word: &$atomic) -> $value {
-            #[cfg(loom)]
+            #[cfg(firstlight_loom)]
             fence(Ordering::SeqCst);
             word.load(Ordering::SeqCst)
         }

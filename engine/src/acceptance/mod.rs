@@ -19,7 +19,7 @@
 
 mod pending;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, firstlight_loom))]
 mod loom_tests;
 
 pub use pending::Pending;

@@ -168,7 +168,7 @@ impl<M: Moment, const N: usize> Settings<M, N> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
 

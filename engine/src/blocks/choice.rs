@@ -194,7 +194,7 @@ impl fmt::Display for SizeChoice {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
 

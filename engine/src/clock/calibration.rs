@@ -196,7 +196,7 @@ impl Calibration {
 }
 
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

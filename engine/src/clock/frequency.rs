@@ -187,7 +187,7 @@ impl fmt::Display for ClockError {
 
 impl core::error::Error for ClockError {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
     use super::*;

@@ -194,7 +194,7 @@ impl fmt::Display for BadWord<'_> {
 
 impl core::error::Error for BadWord<'_> {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

@@ -78,7 +78,7 @@ pub fn parse_size(text: &[u8]) -> Result<(u64, &[u8]), BadNumber> {
     Ok((bytes, rest.get(1..).unwrap_or_default()))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

@@ -68,7 +68,7 @@ fn read(value: &[u8]) -> Result<PhysRange, Fault> {
     is_place.then_some(range).ok_or(Fault::Place)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

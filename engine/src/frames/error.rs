@@ -455,7 +455,7 @@ impl fmt::Display for BuildError {
 
 impl core::error::Error for BuildError {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
     use super::*;

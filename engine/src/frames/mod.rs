@@ -78,10 +78,10 @@ pub use add::AddError;
 pub use borrow::{Borrowed, Cursor};
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub use cpu::cell::CpuCell;
 pub use cpu::drain::DrainRequest;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub use cpu::per_cpu::PerCpu;
 pub use cpu::slot::{CpuEvents, CpuSlot};
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};

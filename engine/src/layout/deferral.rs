@@ -88,7 +88,7 @@ fn boundary(piece: FrameRange, needed: u64, section: SectionSize) -> Option<Fram
     (boundary < piece.end().get()).then_some(Frame::new(boundary))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

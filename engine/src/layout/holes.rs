@@ -142,7 +142,7 @@ fn described(hole: FrameRange, section_frames: u64) -> u64 {
     tail + (end - head_start)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
     use crate::layout::SECTION_FRAMES;

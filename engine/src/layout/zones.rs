@@ -123,7 +123,7 @@ pub(super) fn span(
 }
 
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 mod tests {
     use super::*;
 

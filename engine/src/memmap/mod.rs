@@ -52,7 +52,7 @@ mod space;
 mod states;
 pub mod writer;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, firstlight_loom))]
 mod loom_tests;
 
 pub use describe::{Mode, Part};

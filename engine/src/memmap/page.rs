@@ -112,7 +112,7 @@ unsafe impl Descriptor for PageDescriptor {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

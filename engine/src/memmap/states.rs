@@ -136,7 +136,7 @@ impl<'m> States<'m> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
 

@@ -28,9 +28,9 @@ mod queue;
 mod run;
 mod worker;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, firstlight_loom))]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests;
 
 pub use error::JobError;

@@ -61,7 +61,7 @@ pub(super) fn crc32c<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> u32 {
     })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

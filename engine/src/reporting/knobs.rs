@@ -107,7 +107,7 @@ impl Moment for Knobs {
 /// The knobs that others may change.
 pub(super) type Settings = knobs::Settings<Knobs, { <Knob as knobs::Knob>::ALL.len() }>;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

@@ -157,7 +157,7 @@ fn steps(frames: u64) -> u32 {
     steps
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

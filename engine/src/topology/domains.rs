@@ -91,7 +91,7 @@ impl Domains {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

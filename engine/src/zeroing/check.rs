@@ -121,7 +121,7 @@ fn sample(range: FrameRange, number: u64) -> FrameRange {
         .intersect(range)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

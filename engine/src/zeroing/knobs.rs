@@ -123,7 +123,7 @@ impl Moment for Knobs {
 /// The knobs that workers share.
 pub(super) type Settings = knobs::Settings<Knobs, { <Knob as knobs::Knob>::ALL.len() }>;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
     use crate::background::knobs::Knob as _;

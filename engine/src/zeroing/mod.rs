@@ -31,9 +31,9 @@ mod policy;
 mod statistics;
 mod step;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, firstlight_loom))]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests;
 
 pub use check::ZeroCheck;

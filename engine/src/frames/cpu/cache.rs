@@ -10,9 +10,9 @@ use crate::sync::{AtomicU32, Ordering};
 use super::slot::{CpuSlot, LISTS};
 
 /// Blocks in a list, at most, by order.
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 const LENGTHS: [u16; LISTS] = [8, 2, 2, 2, 2, 2, 2, 2];
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 const LENGTHS: [u16; LISTS] = if cfg!(feature = "small-caches") {
     [64, 4, 4, 4, 4, 4, 4, 2, 2, 4]
 } else {

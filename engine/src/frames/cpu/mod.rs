@@ -22,12 +22,12 @@
 //! | [`zeroed`] | requests for zeros |
 
 pub(crate) mod cache;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) mod cell;
 pub(crate) mod drain;
-#[cfg(all(test, loom))]
+#[cfg(all(test, firstlight_loom))]
 mod loom_tests;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) mod per_cpu;
 mod pieces;
 pub(crate) mod slot;

@@ -72,11 +72,11 @@ pub(super) enum CpuEvent {
     Miss,
 }
 
-const _: () = assert!(cfg!(loom) || size_of::<CpuSlot>() == 128);
+const _: () = assert!(cfg!(firstlight_loom) || size_of::<CpuSlot>() == 128);
 
 impl CpuSlot {
     /// A slot that no CPU has.
-    #[cfg(not(loom))]
+    #[cfg(not(firstlight_loom))]
     pub const fn new() -> Self {
         Self {
             lens: [const { [const { AtomicU32::new(0) }; LISTS] }; MOBILITIES],

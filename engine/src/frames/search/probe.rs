@@ -177,7 +177,7 @@ const fn run_around(bits: u64, at: u32) -> (bool, u32, u32) {
     (free, below, (alike >> at).trailing_ones())
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

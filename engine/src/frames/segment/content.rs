@@ -6,7 +6,7 @@
 use super::{HugeIndex, Segment};
 use crate::frames::word::Known;
 use crate::frames::word::geometry::{Block, HUGE_ORDER};
-#[cfg(all(test, loom))]
+#[cfg(all(test, firstlight_loom))]
 use crate::frames::word::{Content, GiantState};
 
 impl Segment<'_> {
@@ -26,7 +26,7 @@ impl Segment<'_> {
     }
 
     /// What is believed of a frame; nothing of one that is allocated.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, firstlight_loom))]
     pub(crate) fn content_of(&self, frame: crate::addr::Frame) -> Content {
         let giant = self.giant(self.giant_of(frame));
         match (giant.state(), giant.content()) {

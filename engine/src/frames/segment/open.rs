@@ -110,7 +110,7 @@ impl Segment<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::super::GiantIndex;
     use crate::frames::range::contiguous;

@@ -414,7 +414,7 @@ fn first_after(listed: &[Entry], frame: u64) -> usize {
     listed.partition_point(|entry| entry.end() <= frame)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
     use super::*;

@@ -104,7 +104,7 @@ impl<'m, T: Word> Table<'m, T> {
     /// Prefetches element `index`, if there is one, because it is going to be written.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+        #[cfg(all(target_arch = "x86_64", not(any(firstlight_loom, miri))))]
         if index < self.len {
             // SAFETY: inside the table. The instruction changes no memory and cannot fault;
             // processors that lack it do nothing.
@@ -116,7 +116,7 @@ impl<'m, T: Word> Table<'m, T> {
                 );
             }
         }
-        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(firstlight_loom, miri)))))]
         let _ = index;
     }
 
@@ -281,7 +281,7 @@ impl<'m> Carver<'m> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
     use core::sync::atomic::{AtomicU64, Ordering};

@@ -4,26 +4,26 @@
 extern crate std;
 
 use crate::addr::{Frame, FrameRange};
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 use crate::frames::request::ZoneChoice;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 use crate::frames::search::contiguous::RangeRequest;
 use crate::frames::search::{BlockRequest, Hints, Pass, any};
 use crate::frames::segment::Segment;
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 use crate::frames::segment::init::{RangeCursor, start};
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 use crate::frames::segment::initial_zeros::InitialZeros;
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
 use crate::frames::word::Mobility;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
 use crate::frames::zone::record::Zones;
 use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 use proptest::prelude::ProptestConfig;
 use std::boxed::Box;
 use std::vec::Vec;
@@ -38,7 +38,7 @@ pub(crate) fn none_pinned() -> &'static Pinned<'static> {
 }
 
 /// A segment with its tables not yet written.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     use crate::frames::segment::table::Carver;
     use core::ptr::NonNull;
@@ -60,13 +60,13 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 }
 
 /// A segment whose atomics the model checker knows.
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     blank_segment_with(frames, none_pinned())
 }
 
 /// A segment over blank tables, some of it reserved or absent.
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 pub(crate) fn blank_segment_with(
     frames: FrameRange,
     pinned: &'static Pinned<'static>,
@@ -94,7 +94,7 @@ pub(crate) fn blank_segment_with(
 }
 
 /// A started segment.
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
     start(
@@ -149,14 +149,14 @@ pub(crate) fn first<'s>(segments: &'s Segments<'static>) -> &'s Segment<'static>
 }
 
 /// Allocates an unmovable block at its frame; whether that was possible.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) fn take_at(segments: &Segments<'_>, block: Block) -> bool {
     let segment = segments.of(block.range()).and_then(ZoneSegment::online);
     segment.is_some_and(|segment| segment.take_at(block, Mobility::Unmovable).is_ok())
 }
 
 /// Frees a block; whether that was possible.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) fn free(segments: &Segments<'_>, block: Block) -> bool {
     let segment = segments.of(block.range()).and_then(ZoneSegment::online);
     segment.is_some_and(|segment| segment.give(block).is_ok())
@@ -174,7 +174,7 @@ pub(crate) fn recount(segments: &Segments<'_>) -> u64 {
 }
 
 /// Takes frames in a row from the first of `nodes` that has them.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) fn allocate_frames(
     segments: &Segments<'_>,
     nodes: impl Iterator<Item = NodeId> + Clone,
@@ -185,7 +185,7 @@ pub(crate) fn allocate_frames(
 }
 
 /// How much a property test does: `FIRSTLIGHT_MODEL_CASES` cases, one under Miri if that is not set.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) fn cases() -> ProptestConfig {
     let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
         .ok()
@@ -200,17 +200,17 @@ pub(crate) fn cases() -> ProptestConfig {
 
 /// Steps of a case where everything is recounted after every [`RECOUNT_EVERY`] only: many steps
 /// bring counts close to their limits.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) const MANY_STEPS: core::ops::Range<usize> = 1..20_000;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) const RECOUNT_EVERY: usize = 100;
 
 /// The same for a case of few steps: after each. Miri looks at accesses, and is slow to count: after the last.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) const RECOUNT_SOON: usize = if cfg!(miri) { 8 } else { 1 };
 
 /// One in so many of the [`cases`], each of [`MANY_STEPS`].
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) fn long_cases(one_in: u32) -> ProptestConfig {
     let all = cases();
     ProptestConfig {

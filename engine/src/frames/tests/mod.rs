@@ -1,16 +1,16 @@
 //! Tests of the allocator below its interface: against plain models, with threads, and under
 //! the model checker.
 
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 mod contiguous;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 mod frame_set;
 pub(crate) mod kit;
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 pub(crate) mod loom;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 mod model;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 mod range_threads;
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 mod ranges;

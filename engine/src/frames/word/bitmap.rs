@@ -16,7 +16,7 @@ use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 /// One bit a page of a huge frame, in ascending order.
 #[derive(Debug)]
 #[repr(C)]
-#[cfg_attr(not(loom), repr(align(64)))]
+#[cfg_attr(not(firstlight_loom), repr(align(64)))]
 pub(crate) struct Bitmap([AtomicU64; BITMAP_WORDS]);
 
 /// Pages in a row that were taken.
@@ -387,9 +387,9 @@ impl Bitmap {
             // the bitmap holds.
             // The model checker orders only read-modify-writes of several CPUs, and a call that
             // finds nothing writes the word as it was.
-            #[cfg(loom)]
+            #[cfg(firstlight_loom)]
             word.swap(bits, Ordering::Release);
-            #[cfg(not(loom))]
+            #[cfg(not(firstlight_loom))]
             word.store(bits, Ordering::Release);
         }
     }
@@ -472,7 +472,7 @@ impl Bitmap {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
 

@@ -171,7 +171,7 @@ impl From<super::Mobility> for Purpose<'_> {
     }
 }
 
-#[cfg(all(test, not(loom), feature = "content"))]
+#[cfg(all(test, not(firstlight_loom), feature = "content"))]
 mod tests {
     extern crate std;
     use super::*;

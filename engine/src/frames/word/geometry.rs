@@ -16,14 +16,14 @@ use crate::addr::{Frame, FrameRange};
 /// Order of a bitmap word: 64 pages.
 pub(crate) const WORD_ORDER: u8 = 6;
 /// Order of a huge frame: 2 MiB.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) const HUGE_ORDER: u8 = 9;
 /// Order of a giant frame: 1 GiB, the largest block.
-#[cfg(not(loom))]
+#[cfg(not(firstlight_loom))]
 pub(crate) const GIANT_ORDER: u8 = 18;
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 pub(crate) const HUGE_ORDER: u8 = 7;
-#[cfg(loom)]
+#[cfg(firstlight_loom)]
 pub(crate) const GIANT_ORDER: u8 = 9;
 
 /// Page frames in a huge frame.
@@ -172,7 +172,7 @@ pub(crate) fn largest_order(at: u64, left: u64) -> Option<u8> {
     Some(fits.min(aligned) as u8)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
     use super::*;

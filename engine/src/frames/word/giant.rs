@@ -513,7 +513,7 @@ impl Giant {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
     use Mobility::{Movable, Unmovable};

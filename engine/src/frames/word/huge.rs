@@ -281,7 +281,7 @@ impl Huge {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
     use Mobility::{Movable, Unmovable};

@@ -34,7 +34,7 @@ pub(crate) fn by_distance(
     })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
     use super::*;

@@ -117,7 +117,7 @@ fn not_below_none(frames: u64) -> u64 {
     if frames.cast_signed() < 0 { 0 } else { frames }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 #[expect(
     clippy::unwrap_used,
     reason = "a test may stop on what it did not expect"

@@ -109,7 +109,7 @@ unsafe fn fill_plain(first: *mut u64, words: usize, line: &Line) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     extern crate std;
 
