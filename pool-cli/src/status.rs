@@ -30,8 +30,8 @@ Examples:
 
 Exit codes: see firstlight --help";
 
-/// Leases a person is shown.
-const MOST_LEASES: usize = 20;
+/// Leases, and quotas, a person is shown.
+const MOST_ROWS: usize = 20;
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
@@ -117,7 +117,7 @@ fn quotas(page: &mut String, quotas: &[QuotaRow]) {
     if quotas.is_empty() {
         return;
     }
-    let (shown, hidden) = text::fold(quotas, MOST_LEASES);
+    let (shown, hidden) = text::fold(quotas, MOST_ROWS);
     let rows = shown.iter().map(|row| {
         vec![
             format!("{} {}", row.of, printable(&row.name)),
@@ -129,13 +129,18 @@ fn quotas(page: &mut String, quotas: &[QuotaRow]) {
     });
     let columns = ["quota of", "may hold", "charged", "held", "owed"];
     text::titled_table(page, "Quotas", &columns, rows);
+    more(page, hidden);
+}
+
+/// Rows that a person is not shown.
+fn more(page: &mut String, hidden: usize) {
     if hidden > 0 {
         let _ = writeln!(page, "  {FAINT}... and {hidden} more (--json){FAINT:#}");
     }
 }
 
 fn leases(page: &mut String, leases: &[LeaseRow]) {
-    let (shown, hidden) = text::fold(leases, MOST_LEASES);
+    let (shown, hidden) = text::fold(leases, MOST_ROWS);
     let rows = shown.iter().map(|lease| {
         vec![
             lease.lease.as_ref().map_or("-".into(), LeaseId::to_string),
@@ -157,9 +162,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
         "for",
     ];
     text::titled_table(page, "Leases", &columns, rows);
-    if hidden > 0 {
-        let _ = writeln!(page, "  {FAINT}... and {hidden} more (--json){FAINT:#}");
-    }
+    more(page, hidden);
 }
 
 fn counters(page: &mut String, status: &Status) {

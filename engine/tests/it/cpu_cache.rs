@@ -216,21 +216,9 @@ fn zeroed_memory_is_an_empty_cache() {
     assert_eq!(cpu.close(), Ok(()));
 }
 
-/// The linker's symbols around the data that is zero and not in the file.
-#[cfg(all(target_os = "linux", not(miri)))]
-mod zero {
-    // SAFETY: symbols that every linker for this system defines; only their addresses are used.
-    unsafe extern "C" {
-        pub(super) safe static __bss_start: u8;
-        pub(super) safe static _end: u8;
-    }
-}
-
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn a_static_cache_takes_no_space_in_the_file() {
     static CACHE: std::sync::Mutex<CpuCache> = std::sync::Mutex::new(CpuCache::new());
-    let at = &raw const CACHE as usize;
-    let (begin, end) = (&raw const zero::__bss_start, &raw const zero::_end);
-    assert!(begin as usize <= at && at < end as usize);
+    assert!(kit::zero::holds(&raw const CACHE));
 }

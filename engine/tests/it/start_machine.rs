@@ -239,16 +239,6 @@ fn storage_that_is_too_small_says_what_is_needed() {
     );
 }
 
-/// The linker's symbols around the data that is zero and not in the file.
-#[cfg(all(target_os = "linux", not(miri)))]
-mod zero {
-    // SAFETY: symbols that every linker for this system defines; only their addresses are used.
-    unsafe extern "C" {
-        pub(super) safe static __bss_start: u8;
-        pub(super) safe static _end: u8;
-    }
-}
-
 /// A static of it would not lie there if one of its bytes were not zero; they are looked at besides, in a
 /// static that nothing has written.
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -256,9 +246,7 @@ mod zero {
 fn static_storage_is_zero_and_takes_no_space_in_the_file() {
     type Storage = BootStorage<7, 3>;
     static STORAGE: std::sync::Mutex<Storage> = std::sync::Mutex::new(Storage::EMPTY);
-    let at = &raw const STORAGE as usize;
-    let (begin, end) = (&raw const zero::__bss_start, &raw const zero::_end);
-    assert!(begin as usize <= at && at < end as usize);
+    assert!(kit::zero::holds(&raw const STORAGE));
     let storage = STORAGE.lock().unwrap();
     let first = (&raw const *storage).cast::<u8>();
     // SAFETY: inside the static, whose bytes all come from the file or are zero, padding too: nothing

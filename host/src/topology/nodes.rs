@@ -63,8 +63,11 @@ fn distances(path: &Path) -> Result<Vec<u32>, SourceError> {
     numbers.ok_or_else(|| SourceError::malformed(path, 1, content.trim(), "decimal distances"))
 }
 
-/// `Node 0 MemTotal:  4548812 kB`, in bytes.
-fn total_bytes(path: &Path) -> Result<u64, SourceError> {
+/// `MemTotal:  4548812 kB` of a `meminfo`, a node's or the machine's, in bytes.
+///
+/// # Errors
+/// [`SourceError`] when it cannot be read, or has no sensible `MemTotal`.
+pub fn total_bytes(path: &Path) -> Result<u64, SourceError> {
     let content = text::read_text(path)?;
     for (index, line) in content.lines().enumerate() {
         let Some((_, value)) = line.split_once("MemTotal:") else {

@@ -82,8 +82,7 @@ impl Server {
             self.connections
                 .turn_away(user, socket, RefusalCode::Busy, TOO_MANY);
             self.pool.machine.counters().turned_away += 1;
-            let spent = processor_time().saturating_sub(begin);
-            self.turns.spend(user, spent, &self.events);
+            self.charge(user, begin);
             return Standing::Client;
         }
         let with_cgroup = self.pool.machine.rules().has_cgroups();
@@ -112,8 +111,7 @@ impl Server {
         };
         let is_added = self.connections.add(socket, peer, standing, queue);
         self.pool.machine.counters().turned_away += u64::from(!is_added);
-        let spent = processor_time().saturating_sub(begin);
-        self.turns.spend(user, spent, &self.events);
+        self.charge(user, begin);
         standing
     }
 
@@ -133,8 +131,7 @@ impl Server {
             Source::LeasePipe(serial) => self.lease_pipe(serial),
             _ => {}
         }
-        let spent = processor_time().saturating_sub(begin);
-        self.turns.spend(uid, spent, &self.events);
+        self.charge(uid, begin);
     }
 
     /// Handles one request of a connection, if it may have one.
@@ -267,9 +264,14 @@ impl Server {
         let user = self.connections.peer(id).map(|peer| peer.user);
         self.close(id);
         if let Some(user) = user {
-            let spent = processor_time().saturating_sub(begin);
-            self.turns.spend(user, spent, &self.events);
+            self.charge(user, begin);
         }
+    }
+
+    /// What this thread has done since `begin` is on the account of `user`.
+    pub(super) fn charge(&mut self, user: u32, begin: Duration) {
+        let spent = processor_time().saturating_sub(begin);
+        self.turns.spend(user, spent, &self.events);
     }
 
     pub(super) fn close(&mut self, id: ConnectionId) {

@@ -290,8 +290,7 @@ impl Server {
             let outgoing = self.pool.work_done(done);
             self.send_all(outgoing);
             if let Some(user) = user {
-                let spent = processor_time().saturating_sub(begin);
-                self.turns.spend(user, spent, &self.events);
+                self.charge(user, begin);
             }
         }
     }

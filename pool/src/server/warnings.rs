@@ -3,6 +3,7 @@
 use crate::config::{Config, Size};
 use crate::machine::Spec;
 use crate::protocol::PageSize;
+use firstlight_host::topology::nodes::total_bytes;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -60,21 +61,13 @@ fn too_large(root: &Path, specs: &[Spec]) -> Vec<String> {
                 (format!("node {node}"), path)
             },
         );
-        let all = memory_bytes(&fs::read_to_string(root.join(path)).ok()?)?;
+        let all = total_bytes(&root.join(path)).ok()?;
         (spec.key.bytes > all).then(|| {
             let [bytes, all] = [spec.key.bytes, all].map(Size::new);
             format!("a slab of {bytes} is larger than the memory of {place}, {all}")
         })
     };
     specs.iter().filter_map(warning).collect()
-}
-
-/// `MemTotal` of a `meminfo`, a node's or the machine's.
-fn memory_bytes(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.contains("MemTotal:"))?;
-    let (_, rest) = line.split_once("MemTotal:")?;
-    let kib: u64 = rest.split_whitespace().next()?.parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 /// Huge pages that are there now, and are not after the machine's next start.

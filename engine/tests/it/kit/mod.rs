@@ -4,6 +4,8 @@
 #[cfg(feature = "content")]
 pub(crate) mod real;
 pub(crate) mod threads;
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) mod zero;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
