@@ -39,7 +39,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-features foreign linux clean setup
+.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -116,6 +116,14 @@ coverage: setup ## long: which lines the tests reach; fails below the share that
 	@# The image is for other targets, which have no runtime that counts.
 	@cargo llvm-cov nextest --workspace --target $(HOST) --coverage-target-only --summary-only --fail-under-lines $(COVERAGE)
 
+verify: setup ## test: proves what docs/proofs.md says of the engine's words, prints the theorems; builds the prover the first time (a quarter of an hour)
+	@command -v python3 >/dev/null || scripts/setup.sh debian python3
+	@proofs/verify.py prove
+
+verify-planted: setup ## long: mistakes in copies of the proven files, each of which the prover must refuse (minutes)
+	@command -v python3 >/dev/null || scripts/setup.sh debian python3
+	@proofs/verify.py planted
+
 soak: setup ## long: the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test it -- pool_serve::poison pool_serve::crash --nocapture
 
@@ -189,6 +197,8 @@ check-host: setup
 	@typos
 	@scripts/setup.sh tool cargo-deny
 	@cargo deny --log-level error check licenses bans sources
+	@command -v python3 >/dev/null || scripts/setup.sh debian python3
+	@proofs/verify.py check
 	@scripts/steps-wake.sh
 	@cargo fmt --all --check
 	@cargo fmt --manifest-path ports/ostd/Cargo.toml --all --check

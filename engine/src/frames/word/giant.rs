@@ -125,18 +125,20 @@ impl Change {
         }
     }
 
-    pub(crate) const fn and_free(mut self, count: i32) -> Self {
-        self.free += count;
-        self
+    pub(crate) const fn and_free(self, count: i32) -> Self {
+        let mut more = self;
+        more.free += count;
+        more
     }
 
     /// And so many of them with this content.
-    pub(crate) const fn and_known(mut self, content: Content, count: i32) -> Self {
+    pub(crate) const fn and_known(self, content: Content, count: i32) -> Self {
+        let mut more = self;
         if content.is_known() && count != 0 {
-            self.known += count;
-            self.contents |= content as u8;
+            more.known += count;
+            more.contents |= content as u8;
         }
-        self
+        more
     }
 
     /// More or fewer huge frames of this mobility with some pages free.
@@ -144,9 +146,10 @@ impl Change {
         Self::free(0).and_partial(mobility, count)
     }
 
-    pub(crate) const fn and_partial(mut self, mobility: Mobility, count: i32) -> Self {
-        self.partial[mobility as usize] += count;
-        self
+    pub(crate) const fn and_partial(self, mobility: Mobility, count: i32) -> Self {
+        let mut more = self;
+        more.partial[mobility as usize] += count;
+        more
     }
 
     /// A free huge frame is going to be opened for pages of this mobility.
@@ -455,11 +458,10 @@ impl Giant {
             };
         }
         let is_raised = by.free > 0 || by.partial[0] > 0 || by.partial[1] > 0;
-        let [unmovable, movable] = by.max_order;
         let bounded = changed
             .raised(is_raised as u32)
-            .with_order(UNMOVABLE_ORDER, unmovable)
-            .with_order(MOVABLE_ORDER, movable);
+            .with_order(UNMOVABLE_ORDER, by.max_order[0])
+            .with_order(MOVABLE_ORDER, by.max_order[1]);
         Some(bounded.without_empty_bounds().merged())
     }
 
@@ -480,14 +482,15 @@ impl Giant {
     // ---- Bounds ------------------------------------------------------------
 
     /// Where no pages are free they form no block.
-    const fn without_empty_bounds(mut self) -> Self {
-        if UNMOVABLE.get(self.0) == 0 {
-            self = self.with(UNMOVABLE_ORDER, 0);
+    const fn without_empty_bounds(self) -> Self {
+        let mut bounded = self;
+        if UNMOVABLE.get(bounded.0) == 0 {
+            bounded = bounded.with(UNMOVABLE_ORDER, 0);
         }
-        if MOVABLE.get(self.0) == 0 {
-            self = self.with(MOVABLE_ORDER, 0);
+        if MOVABLE.get(bounded.0) == 0 {
+            bounded = bounded.with(MOVABLE_ORDER, 0);
         }
-        self
+        bounded
     }
 
     /// With this bound at least on the blocks of pages of a mobility.

@@ -1,0 +1,16 @@
+//@ file engine/src/frames/word/content.rs
+
+//@ const IS_KEPT
+    ensures IS_KEPT,
+//@ fn Content::of_bits
+    ensures out == (if bits % 4 == 1 { Content::Zero } else if bits % 4 == 2 { Content::Reported } else { Content::Unknown }),
+//@ fn Content::of_bits, before: match
+        proof { assert(bits & 3 == bits % 4) by (bit_vector); }
+//@ fn Content::is_known
+    ensures out == (self != Content::Unknown),
+//@ external impl fmt::Display for Content
+//@ external struct Known
+//@ external impl Known
+//@ external struct Purpose
+//@ external impl From<super::Mobility> for Purpose
+//@ external const WORDS

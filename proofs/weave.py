@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Puts specifications into sources of the engine, for the prover: proofs/weave.py OUT [ROOT]
+
+For each FILE named in specs/*.spec.rs, `OUT/FILE` is the file as it ships, line by line, and
+between its lines what the specification says. What is put in is ghost: clauses of a contract or
+a loop, `proof { }` blocks, specification and proof functions. Anything else is refused here, and
+what the prover finds in ghost code may change no variable of the program. So what is proven of the
+woven file holds for the one that ships.
+
+A specification is Rust with headings:
+
+    //@ file engine/src/frames/word/giant.rs    what it belongs to
+    //@ fn Giant::free                          clauses of the contract
+    //@ fn Giant::free, before: let x           `proof { }` before the line that begins so
+    //@ fn Giant::free, loop: while x           clauses of that loop
+    //@ const FREE                              clauses of a constant
+    //@ external fn Giant::fmt                  not proven, nor used by what is
+    //@ items                                   specification and proof functions
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+# Without a specification, for the types that the others name.
+AS_IT_SHIPS = ["engine/src/addr.rs"]
+HERE = Path(__file__).resolve().parent
+CLAUSES = ("requires", "ensures", "returns", "invariant", "invariant_except_break", "decreases", "no_unwind")
+ITEM = re.compile(r"^(?P<indent> *)(pub(\([a-z]+\))? )?(const )?fn (?P<name>[a-z_0-9]+)")
+CONST = re.compile(r"^ *(pub(\([a-z]+\))? )?const (?P<name>[A-Z_0-9]+): ")
+TYPE = re.compile(r"^impl(<[^>]*>)? (?:(?P<trait>[\w:]+(?:<[^>]*>)?) for )?(?P<name>\w+)")
+
+
+def refuse(where, why):
+    sys.exit(f"weave: {where}: {why}")
+
+
+def plain(text):
+    """Without comments, character and string literals, which may hold anything."""
+    return re.sub(r'//[^\n]*|"(\\.|[^"\\])*"', "", text)
+
+
+def balanced(text):
+    """Whether all brackets close, and none that is not open."""
+    depth = 0
+    for char in plain(text):
+        depth += (char in "([{") - (char in ")]}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def check_clauses(where, text):
+    words = plain(text).split()
+    if not words or words[0].rstrip(",") not in CLAUSES or not balanced(text):
+        refuse(where, f"expected clauses that begin with one of {', '.join(CLAUSES)}")
+    # A clause ends with a comma: what follows is the program's own block.
+    if not plain(text).rstrip().endswith(","):
+        refuse(where, "expected a comma after the last clause")
+
+
+def check_proof(where, text):
+    rest = plain(text).strip()
+    while rest:
+        if not rest.startswith("proof {"):
+            refuse(where, "expected `proof { ... }` and nothing else")
+        depth, end = 0, None
+        for at, char in enumerate(rest):
+            depth += (char == "{") - (char == "}")
+            if char == "}" and depth == 0:
+                end = at + 1
+                break
+        if end is None:
+            refuse(where, "a `proof {` is not closed")
+        rest = rest[end:].strip()
+
+
+def check_items(where, text):
+    bare = plain(text)
+    if not balanced(text):
+        refuse(where, "brackets do not match")
+    for line in bare.splitlines():
+        if re.search(r"\bfn\b", line) and not re.match(
+            r" *(pub(\(crate\))? )?((open|closed|broadcast) )?(spec|proof) fn |fn theorem_", line
+        ):
+            refuse(where, f"expected `spec fn`, `proof fn` or `fn theorem_...`: {line.strip()}")
+        if re.match(r"(pub )?(const|static|mod|macro|trait|type|unsafe|extern)\b", line):
+            refuse(where, f"only functions, and structs of ghost values, may be added: {line.strip()}")
+
+
+class Spec:
+    def __init__(self, path):
+        self.path, self.file = path, None
+        self.contracts, self.inside, self.external, self.items = {}, [], set(), []
+        self.kinds = {}
+        head, body, line = None, [], 0
+        for number, text in enumerate(path.read_text().splitlines() + ["//@ end"], 1):
+            if text.startswith("//@ "):
+                self.section(head, "\n".join(body).strip("\n"), line)
+                head, body, line = text[4:].strip(), [], number
+            elif head is not None:
+                body.append(text)
+
+    def section(self, head, body, line):
+        where = f"{self.path}:{line}"
+        if head is None or head == "end":
+            return
+        words = head.split()
+        if words[0] == "file":
+            self.file = words[1]
+        elif words[0] == "items":
+            check_items(where, body)
+            self.items.append(body)
+        elif words[0] == "external":
+            self.external.add(" ".join(words[1:]))
+        elif words[0] in ("fn", "const") and "," in head:
+            name, _, rest = head[len(words[0]) + 1 :].partition(", ")
+            kind, _, anchor = rest.partition(": ")
+            if kind == "loop":
+                check_clauses(where, body)
+            elif kind in ("before", "after"):
+                check_proof(where, body)
+            else:
+                refuse(where, f"not a heading: {head}")
+            self.inside.append((name, kind, anchor, body, where))
+        elif words[0] in ("fn", "const") and len(words) == 2:
+            if body:
+                check_clauses(where, body)
+            self.contracts[words[1]] = (body, where)
+        else:
+            refuse(where, f"not a heading: {head}")
+
+
+def functions(lines):
+    """Name, first line, line with the bracket that opens the body, last line, and head of the `impl`; of constants too."""
+    found, owner, head = {}, "", ""
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        impl = TYPE.match(line)
+        if impl:
+            owner, head = impl["name"] + "::", line
+        elif line.startswith("}"):
+            owner = head = ""
+        item, const = ITEM.match(line), CONST.match(line)
+        if item:
+            opens = next(row for row in range(at, len(lines)) if lines[row].endswith("{"))
+            close = item["indent"] + "}"
+            ends = next(row for row in range(opens, len(lines)) if lines[row] == close)
+            found[owner + item["name"]] = (at, opens, ends, head)
+            at = opens
+        elif const:
+            ends = next(row for row in range(at, len(lines)) if lines[row].endswith(";"))
+            found[owner + const["name"]] = (at, at, ends, head)
+            at = ends
+        at += 1
+    return found
+
+
+def weave(spec, root):
+    """The woven text, and for each function whether it is proven, with a contract or as it stands."""
+    lines = (root / spec.file).read_text().splitlines()
+    end = next((row for row, line in enumerate(lines) if line.startswith("#[cfg(all(test")), len(lines))
+    tests, lines = lines[end:], lines[:end]
+    known = functions(lines)
+    before, after, instead = {}, {}, {}
+
+    def item_of(name, where):
+        if name not in known:
+            refuse(where, f"{spec.file} has no {name}")
+        return known[name]
+
+    for name, (clauses, where) in spec.contracts.items():
+        first, opens, last, _ = item_of(name, where)
+        if not clauses:
+            continue
+        indent = re.match(" *", lines[first])[0]
+        if CONST.match(lines[first]):
+            text = "\n".join(lines[first : last + 1])
+            head, _, value = text.partition(" = ")
+            head = head.replace("const ", "exec const ", 1)
+            proofs = [text for other, _, _, text, _ in spec.inside if other == name]
+            value = "\n".join([*proofs, value.rstrip(";")])
+            instead[first] = f"{head}\n{clauses}\n{indent}{{\n{value}\n{indent}}}"
+            for row in range(first + 1, last + 1):
+                instead[row] = None
+            continue
+        head = re.sub(r" ?\{$", "", lines[opens])
+        head = re.sub(r"-> (.*)$", r"-> (out: \1)", head)
+        instead[opens] = f"{head}\n{clauses}\n{indent}{{"
+    for name, kind, anchor, text, where in spec.inside:
+        first, opens, last, _ = item_of(name, where)
+        if CONST.match(lines[first]):
+            continue
+        rows = [row for row in range(opens, last + 1) if lines[row].strip().startswith(anchor)]
+        if len(rows) != 1:
+            refuse(where, f"{len(rows)} lines of {name} begin with `{anchor}`, expected one")
+        row = rows[0]
+        if kind == "before":
+            before.setdefault(row, []).append(text)
+        elif kind == "after":
+            after.setdefault(row, []).append(text)
+        else:
+            if not lines[row].endswith(" {"):
+                refuse(where, f"`{anchor}` is no loop")
+            indent = re.match(" *", lines[row])[0]
+            instead[row] = f"{lines[row][:-2]}\n{text}\n{indent}{{"
+    for name in spec.external:
+        word, _, rest = name.partition(" ")
+        if word == "fn" or word == "const" and rest != "_: ()":
+            rows = [item_of(rest, spec.path)[0]]
+        else:
+            rows = [row for row, line in enumerate(lines) if re.match(r"(pub(\([a-z]+\))? )?" + re.escape(name), line)]
+        if len(rows) != 1:
+            refuse(spec.path, f"{spec.file} has {len(rows)} times `{name}`, expected one")
+        before.setdefault(rows[0], []).append("#[verifier::external]")
+
+    start = next(row for row, line in enumerate(lines) if re.match("(use|pub|const|/// |#\\[)", line))
+    out = []
+    for row, line in enumerate(lines):
+        if row == start:
+            out += ["use vstd::prelude::*;", "verus! {"]
+        out += before.get(row, [])
+        line = instead.get(row, line)
+        if line is not None:
+            out.append(line)
+        out += after.get(row, [])
+    out += spec.items + ["} // verus!"] + tests
+    kinds = {}
+    for name, (*_, head) in known.items():
+        outside = any(head.startswith(what) for what in spec.external if what.startswith("impl "))
+        if outside or f"fn {name}" in spec.external or f"const {name}" in spec.external:
+            kinds[name] = "external"
+        else:
+            kinds[name] = "contract" if name in spec.contracts and spec.contracts[name][0] else "plain"
+    return "\n".join(out) + "\n", kinds
+
+
+def weave_all(out, root):
+    """Writes the woven tree; the functions of each file, and whether they are proven."""
+    kinds = {}
+    for path in sorted((HERE / "specs").glob("*.spec.rs")):
+        spec = Spec(path)
+        text, kinds[spec.file] = weave(spec, root)
+        to = out / spec.file
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(text)
+    for name in AS_IT_SHIPS:
+        shutil.copyfile(HERE.parent / name, out / name)
+    shutil.copyfile(HERE / "lib.rs", out / "engine/src/lib.rs")
+    return kinds
+
+
+if __name__ == "__main__":
+    weave_all(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else HERE.parent)
