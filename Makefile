@@ -39,7 +39,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-features foreign linux clean setup
+.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -174,6 +174,9 @@ measurements: setup ## measure: measure what docs/measurements.md shows and writ
 	@cargo build --release --quiet -p firstlight-cli
 	@cargo build --release --quiet -p firstlight-image --target $(BARE)
 	@cargo run --release --quiet -p firstlight-bench --bin measurements -- $(ONLY)
+
+picture: setup ## measure: write the README's picture and figures, and docs/measurements.md, from the records there are
+	@cargo run --release --quiet -p firstlight-bench --bin measurements -- none
 
 counts: setup ## measure: count instructions, fail where they grew by 2 %; UPDATE=1 accepts the new counts
 	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind

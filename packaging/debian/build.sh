@@ -117,7 +117,7 @@ done
 # The binutils of this processor read no other's files.
 strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"
 install -Dm644 "$loader" "$lab/usr/lib/firstlight/firstlight-image-uefi.efi"
-install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/boot.md docs/image.md docs/stick.md docs/lab.md docs/measurements.md CHANGELOG.md
+install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/{commands,up,boot,image,stick,lab,measurements}.md docs/picture.svg CHANGELOG.md
 install -Dm644 LICENSE-MIT "$lab/usr/share/doc/firstlight/copyright"
 package firstlight "Suggests: firstlight-pool, qemu-system-x86, qemu-system-arm, qemu-system-misc, ovmf
 Description: large memory usable the moment a machine starts

@@ -2,8 +2,8 @@
 
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps};
-use crate::text::{count, fold, head, milliseconds, plural};
-use firstlight_lab::doctor::{Beside, Count, Diagnosis, Finding, Report, Times, Verdict};
+use crate::text::{self, count, fold, head, milliseconds, plural};
+use firstlight_lab::doctor::{Beside, Count, Diagnosis, Finding, Loss, Report, Times, Verdict};
 use firstlight_lab::log::Named;
 
 /// Logs that are named one by one.
@@ -99,6 +99,12 @@ fn total(beside: &Beside) -> String {
     )
 }
 
+/// A loss's name, where it is as short as those of phases.
+fn inline(loss: &Loss) -> Option<&str> {
+    const MOST_CHARS: usize = 32;
+    (loss.name.chars().count() <= MOST_CHARS).then_some(loss.name.as_str())
+}
+
 /// What became slower.
 fn losses(page: &mut Page, beside: &Beside, full: bool) {
     const SHOWN: usize = 10;
@@ -109,13 +115,21 @@ fn losses(page: &mut Page, beside: &Beside, full: bool) {
         rows.extend(shown.iter().map(|loss| {
             vec![
                 loss.kind.name().to_owned(),
-                loss.name.clone(),
+                inline(loss).unwrap_or_default().to_owned(),
                 loss.a_ns.map_or("-".into(), milliseconds),
                 milliseconds(loss.b_ns),
                 milliseconds(loss.ns()),
             ]
         }));
-        page.table("<<>>>", &rows);
+        let lines = text::table("<<>>>", &rows);
+        // A name that is long is below its figures.
+        let names = std::iter::once(None).chain(shown.iter().map(Some));
+        for (line, loss) in lines.into_iter().zip(names) {
+            page.line(line);
+            if let Some(loss) = loss.filter(|loss| inline(loss).is_none()) {
+                page.styled(FAINT, &format!("    {}", loss.name));
+            }
+        }
         page.more(hidden);
     }
     if beside.gained_ns > 0 {

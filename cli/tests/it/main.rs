@@ -15,6 +15,7 @@ mod boot;
 mod common;
 mod compare;
 mod doctor;
+mod documents;
 #[path = "../../../lab/tests/it/fake_qemu/mod.rs"]
 mod fake_qemu;
 mod gate;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::plan::{PLANS, Plan};
 use crate::record::Record;
+use crate::{picture, readme};
 
 const END: &str = "<!-- end of measurement -->";
 
@@ -13,12 +14,34 @@ fn begin(name: &str) -> String {
     format!("<!-- measurement: {name} -->")
 }
 
-/// Writes all parts.
+/// What is made of the records, and its path.
+const MADE: [&str; 3] = ["docs/measurements.md", readme::PICTURE, "README.md"];
+
+/// Writes all parts, the picture and what the README shows.
 pub(crate) fn write(root: &Path) -> Result<(), Box<dyn Error>> {
-    let path = root.join("docs/measurements.md");
-    let text = fs::read_to_string(&path)?;
-    let filled = filled(&text, PLANS, &|plan| Record::read(plan, root))?;
-    Ok(fs::write(path, filled)?)
+    for (path, text) in MADE.iter().zip(made(root)?) {
+        fs::write(root.join(path), text)?;
+    }
+    Ok(())
+}
+
+/// The texts of [`MADE`], from what they are and the records.
+fn made(root: &Path) -> Result<[String; 3], Box<dyn Error>> {
+    let read = |path: &str| fs::read_to_string(root.join(path));
+    let document = filled(&read("docs/measurements.md")?, PLANS, &|plan| {
+        Record::read(plan, root)
+    })?;
+    let record = |name: &str| {
+        let plan = PLANS.iter().find(|plan| plan.name == name);
+        let plan = plan.ok_or_else(|| format!("no measurement {name:?}"))?;
+        Record::read(plan, root)
+    };
+    let (counts, linux, pool) = (record("counts")?, record("linux")?, record("pool")?);
+    let picture = picture::drawn(&counts, &linux, &pool)?;
+    let words = picture::described(&counts, &linux, &pool)?;
+    let printed: Vec<String> = pool.texts()?.concat();
+    let readme = readme::filled(&read("README.md")?, &words, &printed)?;
+    Ok([document, picture, readme])
 }
 
 /// The document with every part as its record has it.
@@ -68,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_what_the_records_say() {
-        let document = document();
-        let filled = filled(&document, PLANS, &|plan| Record::read(plan, &root())).unwrap();
-        assert!(
-            filled == document,
-            "docs/measurements.md is not what testdata/measurements has: make measurements ONLY=none writes it"
-        );
+    fn document_picture_and_readme_are_what_the_records_say() {
+        for (path, text) in MADE.iter().zip(made(&root()).unwrap()) {
+            assert!(
+                fs::read_to_string(root().join(path)).unwrap() == text,
+                "{path} is not what testdata/measurements has: make picture writes it"
+            );
+        }
     }
 
     #[test]

@@ -41,7 +41,12 @@ pub(crate) fn counts(record: &Record) -> Result<String, String> {
 }
 
 /// A figure of one side of a comparison.
-fn figure<'v>(comparison: &'v Value, side: usize, kind: &str, name: &str) -> Option<&'v Value> {
+pub(crate) fn figure<'v>(
+    comparison: &'v Value,
+    side: usize,
+    kind: &str,
+    name: &str,
+) -> Option<&'v Value> {
     let rows = comparison["rows"].as_array()?;
     let row = rows
         .iter()
@@ -66,7 +71,7 @@ fn side(comparison: &Value, side: usize) -> String {
 
 /// Instructions of guests, a column each.
 pub(crate) fn instructions(record: &Record) -> Result<String, String> {
-    const ROWS: [(&str, &str, &str); 5] = [
+    const ROWS: [(&str, &str, &str); 7] = [
         (
             "descriptors",
             "before the boot goes on",
@@ -74,6 +79,16 @@ pub(crate) fn instructions(record: &Record) -> Result<String, String> {
         ),
         ("descriptors", "at the first touch", "at the first touch"),
         ("descriptors", "deferred", "deferred"),
+        (
+            "milestone",
+            "nodes and zones known",
+            "*nodes and zones known*",
+        ),
+        (
+            "milestone",
+            "first frame handed out",
+            "*first frame handed out*",
+        ),
         (
             "milestone",
             "all memory allocatable",

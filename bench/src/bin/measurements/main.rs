@@ -1,13 +1,14 @@
-//! The figures of `docs/measurements.md`, from records in `testdata/measurements`.
+//! The figures of `docs/measurements.md` and of the README, from records in `testdata/measurements`.
 //!
 //! ```text
-//! measurements [NAME...]   measure these, or all; write their records and the document
-//! measurements none        write the document from the records there are
+//! measurements [NAME...]   measure these, or all; write their records, the document, the README
+//! measurements none        write document and README from the records there are
 //! ```
 //!
 //! - [`plan`]: what is measured, by which commands;
 //! - [`record`]: what the commands printed, on which host, when, at which commit;
 //! - [`document`]: the parts of the document that records fill;
+//! - [`picture`], [`readme`]: what the README shows of them;
 //! - [`allocator`], [`balloon`], [`guests`], [`zeros`]: tables of the commands that print JSON.
 //!
 //! `make measurements` calls it; a test here fails where document and records differ.
@@ -16,7 +17,9 @@ mod allocator;
 mod balloon;
 mod document;
 mod guests;
+mod picture;
 mod plan;
+mod readme;
 mod record;
 mod zeros;
 
@@ -24,7 +27,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use plan::PLANS;
+use plan::{NEEDS_ROOT, PLANS};
 use record::Record;
 
 /// Measures nothing.
@@ -46,11 +49,18 @@ fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         );
     }
     for plan in PLANS {
-        if arguments.is_empty() || arguments.iter().any(|name| name == plan.name) {
+        if arguments.is_empty() && plan.name == NEEDS_ROOT && !is_root() {
+            eprintln!("measurements: {NEEDS_ROOT} is left out: it needs root");
+        } else if arguments.is_empty() || arguments.iter().any(|name| name == plan.name) {
             Record::measure(plan, &root)?.write(&root)?;
         }
     }
     document::write(&root)
+}
+
+fn is_root() -> bool {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
 }
 
 fn main() -> ExitCode {

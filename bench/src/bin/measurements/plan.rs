@@ -13,6 +13,9 @@ pub(crate) struct Plan {
     pub(crate) render: fn(&Record) -> Result<String, String>,
 }
 
+/// The part that needs root, for huge pages, 8 GiB of them.
+pub(crate) const NEEDS_ROOT: &str = "pool";
+
 /// All parts, the quick ones first.
 pub(crate) const PLANS: &[Plan] = &[
     Plan {
@@ -78,6 +81,11 @@ pub(crate) const PLANS: &[Plan] = &[
              --append 'balloon_bytes=8G reporting=on reporting.delay_ms=1'",
         ],
         render: balloon::render,
+    },
+    Plan {
+        name: NEEDS_ROOT,
+        commands: &["firstlight bench pool --runs 9"],
+        render: as_printed,
     },
     Plan {
         name: "descriptors",

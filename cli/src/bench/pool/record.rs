@@ -288,7 +288,8 @@ impl Record {
     /// For people: each size's variants in one line.
     pub(super) fn table(&self) -> String {
         let mut page = format!(
-            "{HEADING}firstlight bench pool: QEMU on {} pages, milliseconds to QMP's greeting, median (min-max){HEADING:#}\n",
+            "{HEADING}firstlight bench pool: QEMU on {} pages, until it answers on QMP\n\
+             milliseconds, median (smallest-largest){HEADING:#}\n",
             self.page
         );
         self.starts(&mut page);
@@ -305,19 +306,9 @@ impl Record {
         self.rows.chunk_by(|a, b| a.size_bytes == b.size_bytes)
     }
 
+    /// Where the memory comes from, a line each; a column for each size.
     fn starts(&self, page: &mut String) {
-        let columns = [
-            "guest",
-            "64 MiB",
-            "prealloc",
-            "all CPUs",
-            "prefault",
-            "pool",
-            "faster",
-            "of 64 MiB",
-            "of it take",
-        ];
-        let mut cells = vec![columns.map(String::from).to_vec()];
+        let mut columns = Vec::new();
         for rows in self.sizes() {
             let row = |variant| rows.iter().find(|row| row.variant == variant);
             let (Some(floor), Some(pool)) = (row(Variant::Floor), row(Variant::Pool)) else {
@@ -329,32 +320,48 @@ impl Record {
                 Variant::Prefault,
             ]
             .map(row);
-            let ms = |row: &&Row| row.spawn_to_qmp_ms.median;
-            let fastest = rivals.iter().flatten();
-            let fastest = fastest.min_by(|a, b| ms(a).total_cmp(&ms(b)));
+            let fastest = rivals.iter().flatten().map(|row| row.spawn_to_qmp_ms);
+            let fastest = fastest.min_by(|a, b| a.median.total_cmp(&b.median));
+            let ms = pool.spawn_to_qmp_ms;
             let to_qmp =
                 |row: Option<&Row>| row.map_or_else(String::new, |row| shown(row.spawn_to_qmp_ms));
-            let mut line = vec![bytes(pool.size_bytes), shown(floor.spawn_to_qmp_ms)];
-            line.extend(rivals.map(to_qmp));
-            line.extend([
-                shown(pool.spawn_to_qmp_ms),
+            let mut column = vec![bytes(pool.size_bytes), shown(floor.spawn_to_qmp_ms)];
+            column.extend(rivals.map(to_qmp));
+            column.extend([
+                shown(ms),
                 fastest.map_or_else(String::new, |rival| {
-                    format!("{:.1} x", pool.times_faster_than(rival))
+                    format!("{:.1} times", rival.median / ms.median)
                 }),
-                format!("{:.2} x", floor.times_faster_than(pool)),
+                format!("{:.2} times", ms.median / floor.spawn_to_qmp_ms.median),
                 pool.take_ms
                     .map_or_else(String::new, |take| format!("{:.3}", take.median)),
             ]);
-            cells.push(line);
+            columns.push(column);
         }
-        for line in text::table(">", &cells) {
+        let cpus = self.cpus;
+        let names = [
+            String::new(),
+            "64 MiB, any memory".into(),
+            "prealloc, 1 thread".into(),
+            format!("prealloc, {cpus} threads"),
+            format!("zeroed by {cpus} CPUs"),
+            "the pool".into(),
+            "  faster by".into(),
+            "  of 64 MiB".into(),
+            "  request, ms".into(),
+        ];
+        let line = |(at, name): (usize, String)| {
+            let cells = columns.iter().filter_map(|column| column.get(at));
+            [name].into_iter().chain(cells.cloned()).collect()
+        };
+        let cells: Vec<Vec<String>> = names.into_iter().enumerate().map(line).collect();
+        for line in text::table("<>", &cells) {
             let _ = writeln!(page, "{line}");
         }
         let _ = writeln!(
             page,
-            "Zeroed for one thread of QEMU (prealloc), for one on each of {} CPUs (QEMU has 16 at most), for one on each \
-             before it starts (prefault);\nfaster than the fastest of them.",
-            self.cpus
+            "The kernel zeroes the memory for QEMU's threads (prealloc; 16 at most), or for a\n\
+             thread on each CPU before QEMU starts. Faster: than the fastest of these."
         );
     }
 
@@ -399,7 +406,7 @@ impl Record {
         if let Some(trip) = &self.take_round_trip {
             let _ = writeln!(
                 page,
-                "A take and back: {:.1} us (half), {:.1} us (99 of 100), {:.1} us (slowest of {})",
+                "A request for memory: {:.1} us (p50), {:.1} us (p99), {:.1} us (slowest of {})",
                 trip.p50_us, trip.p99_us, trip.max_us, trip.takes,
             );
         }
@@ -450,7 +457,14 @@ fn slope(rows: &[Row], variant: Variant) -> Option<f64> {
 }
 
 fn shown(spread: Spread) -> String {
-    format!("{:.1} ({:.1}-{:.1})", spread.median, spread.min, spread.max)
+    let [median, min, max] = [spread.median, spread.min, spread.max].map(three_digits);
+    format!("{median} ({min}-{max})")
+}
+
+/// Milliseconds, with a decimal where these are less than 100.
+fn three_digits(ms: f64) -> String {
+    let decimals = usize::from(ms < 99.95);
+    format!("{ms:.decimals$}")
 }
 
 #[cfg(test)]
@@ -519,10 +533,21 @@ mod tests {
         assert_eq!(seen["neighbours"][0]["loses_percent"], 5.0);
         let table = record.table();
         assert!(table.contains("1.020 times (smallest of 2)"), "{table}");
+        let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = table.lines().map(squeezed).collect();
+        for line in [
+            "1 GiB 5 GiB",
+            "64 MiB, any memory 10.0 (10.0-10.0) 10.0 (10.0-10.0)",
+            "prealloc, 1 thread 105 (90.0-120) 510 (510-510)",
+            "zeroed by 2 CPUs 80.0 (80.0-80.0) 80.0 (80.0-80.0)",
+            "the pool 20.0 (19.0-25.0) 22.0 (22.0-22.0)",
+            "faster by 4.0 times 3.6 times",
+            "of 64 MiB 2.00 times 2.20 times",
+        ] {
+            assert!(lines.iter().any(|one| one == line), "{line} in {table}");
+        }
         assert!(
-            table.contains(
-                "10.0 (10.0-10.0)   105.0 (90.0-120.0)            80.0 (80.0-80.0)  20.0 (19.0-25.0)   4.0 x     2.00 x"
-            ),
+            table.lines().take(12).all(|line| line.len() <= 80),
             "{table}"
         );
     }
