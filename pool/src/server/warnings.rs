@@ -72,14 +72,12 @@ fn too_large(root: &Path, specs: &[Spec]) -> Vec<String> {
 
 /// Huge pages that are there now, and are not after the machine's next start.
 fn not_for_good(root: &Path, specs: &[Spec]) -> Vec<String> {
-    let words = fs::read_to_string(root.join("proc/cmdline")).unwrap_or_default();
-    let at_start = words
-        .split_whitespace()
-        .any(|word| word.starts_with("hugepages="));
+    let command_line = fs::read_to_string(root.join("proc/cmdline")).unwrap_or_default();
+    let at_start = at_start(&command_line);
     let pages: BTreeSet<PageSize> = specs.iter().map(|spec| spec.key.page).collect();
     let warning = |page: &PageSize| {
         match page {
-        _ if at_start => None,
+        page if at_start.contains(&page.bytes()) => None,
         PageSize::Transparent => None,
         PageSize::Huge if is_set(root) => None,
         PageSize::Huge => Some(
@@ -95,6 +93,47 @@ fn not_for_good(root: &Path, specs: &[Spec]) -> Vec<String> {
     }
     };
     pages.iter().filter_map(warning).collect()
+}
+
+/// The sizes of pages that the kernel sets aside when it starts with this command line, read as it does: a
+/// number is for the size named before it, or for the default one where none is.
+fn at_start(command_line: &str) -> BTreeSet<u64> {
+    let values = command_line.split_whitespace();
+    let values = values.filter_map(|word| word.split_once('='));
+    let default = values
+        .clone()
+        .find(|(name, _)| *name == "default_hugepagesz");
+    let default = default.and_then(|(_, size)| size_of(size));
+    let default = default.unwrap_or(PageSize::Huge.bytes());
+    let (mut size, mut sizes) = (Some(default), BTreeSet::new());
+    for (name, value) in values {
+        match name {
+            "hugepagesz" | "default_hugepagesz" => size = size_of(value),
+            "hugepages" if sets_aside(value) => sizes.extend(size),
+            _ => {}
+        }
+    }
+    sizes
+}
+
+/// A size as the kernel reads it: a number and a letter.
+fn size_of(word: &str) -> Option<u64> {
+    let digits = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &word[digits.len()..] {
+        "" => 0,
+        "k" | "K" => 10,
+        "m" | "M" => 20,
+        "g" | "G" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Whether `hugepages=` asks for any: a number, or one for each of some nodes, `0:128,1:64`.
+fn sets_aside(value: &str) -> bool {
+    let numbers = value.split(',');
+    let mut numbers = numbers.map(|one| one.split_once(':').map_or(one, |(_, pages)| pages));
+    numbers.any(|pages| pages.parse::<u64>().is_ok_and(|pages| pages > 0))
 }
 
 /// Whether a file of settings sets huge pages aside.
@@ -176,7 +215,7 @@ mod tests {
     fn a_machine_that_has_all_of_it_is_told_nothing() {
         let machine = [
             ("proc/sys/kernel/osrelease", "6.12.5\n"),
-            ("proc/cmdline", "hugepagesz=1G hugepages=4"),
+            ("proc/cmdline", "hugepages=7 hugepagesz=1G hugepages=4"),
             ("proc/meminfo", "MemTotal:  41943040 kB\n"),
             (
                 "sys/devices/system/node/node1/meminfo",
@@ -195,5 +234,45 @@ mod tests {
                 .iter()
                 .any(|told| told.contains("larger") || told.contains("cgroup"))
         );
+    }
+
+    #[test]
+    fn pages_of_another_size_say_nothing_of_these() {
+        let lacking = |command_line: &str| {
+            let told = warnings(&[("proc/cmdline", command_line)]);
+            let lacks = |size: &str| {
+                let told = told.iter().any(|told| told.starts_with(size));
+                told.then(|| size.trim_start_matches("pages of ").to_owned())
+            };
+            ["pages of 2M", "pages of 1G"]
+                .into_iter()
+                .filter_map(lacks)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        for (command_line, expected) in [
+            ("", "2M 1G"),
+            ("hugepages=512", "1G"),
+            ("hugepagesz=2M hugepages=512", "1G"),
+            ("hugepagesz=2048K hugepages=512", "1G"),
+            ("hugepagesz=1G hugepages=4", "2M"),
+            ("hugepages=512 hugepagesz=1G hugepages=4", ""),
+            ("hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=512", ""),
+            ("hugepagesz=1G hugepagesz=2M hugepages=512", "1G"),
+            ("default_hugepagesz=1G hugepages=4", "2M"),
+            ("hugepages=4 default_hugepagesz=1G", "2M"),
+            ("default_hugepagesz=1G hugepagesz=2M hugepages=512", "1G"),
+            ("default_hugepagesz=1G hugepagesz=1G hugepages=64", "2M"),
+            ("hugepages=0:128,1:64", "1G"),
+            ("hugepages=0:0,1:64", "1G"),
+            ("hugepages=0:0,1:0", "2M 1G"),
+            ("hugepages=0", "2M 1G"),
+            ("hugepages=many", "2M 1G"),
+            ("hugepagesz=16M hugepages=4", "2M 1G"),
+            ("hugepagesz=x hugepages=4", "2M 1G"),
+            ("default_hugepagesz=x hugepages=4", "2M 1G"),
+        ] {
+            assert_eq!(lacking(command_line), expected, "{command_line}");
+        }
     }
 }
