@@ -1,22 +1,23 @@
-//! The thread that closes what clients can hold open, so that the serving thread never does: their
+//! The threads that close what clients can hold open, so that the serving thread never does: their
 //! sockets and lease pipes.
 //!
 //! What a client sent and nobody read is closed with its socket, descriptors among it, and the last
 //! copy of a descriptor can take as long as the client likes: a TCP socket with `SO_LINGER` waits
 //! for its other end, a file system in user space for its server. So can a pipe, while a process
 //! that writes to it waits for memory. A wait that a signal ends is ended after [`PATIENCE`]; a
-//! thread that goes on waiting is left to itself, and another one goes on. A socket counts for its
+//! thread that goes on waiting is left to itself, and another one takes its place. There are two such
+//! places, and a user's descriptors are closed one after the other: no user is in both, so what one
+//! makes wait is nothing that another waits for, also where no thread can be had any more. A socket counts for its
 //! user until it is closed. One that no descriptor can be sent to is closed at once.
 
 use crate::os::background;
 use crate::os::interrupt::interrupt;
 use crate::os::passrights;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,68 +28,131 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(1);
 const SIGNALS: u32 = 20;
 
 /// Descriptors that may wait to be closed before no connection is accepted.
-const MOST: u64 = 64;
+const MOST: usize = 64;
+
+/// Threads that close at a time, but for those that are left to themselves.
+const PLACES: u64 = 2;
 
 /// The user of what is no user's.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// What all threads know.
+/// Something to close.
 #[derive(Debug)]
-struct Shared {
-    queue: Mutex<Receiver<(u32, OwnedFd)>>,
-    /// What is not closed yet, by its user.
-    unclosed: Mutex<BTreeMap<u32, u32>>,
-    progress: Mutex<Progress>,
+struct Open {
+    number: u64,
+    user: u32,
+    /// Whether its user's connections are counted with it.
+    counts: bool,
 }
 
-/// What threads have done, and which of them no signal helps.
+/// What is to be closed, and by whom.
 #[derive(Debug, Default)]
-struct Progress {
-    /// What was closed so far.
-    closed: u64,
-    /// Threads that are left to themselves, by number, each with something to close.
-    lost: BTreeSet<u64>,
+struct Queue {
+    /// By user, the first first.
+    waiting: BTreeMap<u32, VecDeque<(Open, OwnedFd)>>,
+    /// The users of these, in turn.
+    turns: VecDeque<u32>,
+    /// What threads close now, by their numbers.
+    closing: BTreeMap<u64, Open>,
+    /// The same of those that are left to themselves.
+    lost: BTreeMap<u64, Open>,
+    /// Sockets that are not closed yet, by user.
+    unclosed: BTreeMap<u32, u32>,
+    /// What was given away so far.
+    given: u64,
+    is_over: bool,
 }
 
-impl Progress {
-    /// What waits of all that was given away, but for what lost threads have.
-    fn left_of(&self, given: u64) -> u64 {
-        given.saturating_sub(self.closed + self.lost.len() as u64)
+impl Queue {
+    fn add(&mut self, user: u32, counts: bool, descriptor: OwnedFd) {
+        let open = Open {
+            number: self.given,
+            user,
+            counts,
+        };
+        self.given += 1;
+        if counts {
+            let count = self.unclosed.entry(user).or_default();
+            *count = count.saturating_add(1);
+        }
+        let of_user = self.waiting.entry(user).or_default();
+        if of_user.is_empty() {
+            self.turns.push_back(user);
+        }
+        of_user.push_back((open, descriptor));
+    }
+
+    /// The next one for a thread: of a user of which no other closes one.
+    fn next(&mut self, thread: u64) -> Option<OwnedFd> {
+        let is_free = |user: &u32| self.closing.values().all(|open| open.user != *user);
+        let at = self.turns.iter().position(is_free)?;
+        let user = self.turns.remove(at)?;
+        let of_user = self.waiting.get_mut(&user)?;
+        let (open, descriptor) = of_user.pop_front()?;
+        if of_user.is_empty() {
+            self.waiting.remove(&user);
+        } else {
+            self.turns.push_back(user);
+        }
+        self.closing.insert(thread, open);
+        Some(descriptor)
+    }
+
+    /// A thread has closed what it had: whether it goes on.
+    fn closed(&mut self, thread: u64) -> bool {
+        let open = self.closing.remove(&thread);
+        let goes_on = open.is_some();
+        if let Some(open) = open.or_else(|| self.lost.remove(&thread))
+            && open.counts
+            && let Some(count) = self.unclosed.get_mut(&open.user)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.unclosed.remove(&open.user);
+            }
+        }
+        goes_on
+    }
+
+    /// What is not closed yet, but for what lost threads have.
+    fn left(&self) -> usize {
+        let waiting: usize = self.waiting.values().map(VecDeque::len).sum();
+        waiting + self.closing.len()
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What all threads share.
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something was added to the queue, or may be taken from it.
+    changed: Condvar,
+    close: fn(OwnedFd),
 }
 
 impl Shared {
-    /// Counts one more, or one less, of a user.
-    fn count(&self, user: u32, more: bool) {
-        let mut unclosed = lock(&self.unclosed);
-        let count = unclosed.entry(user).or_default();
-        *count = if more {
-            count.saturating_add(1)
-        } else {
-            count.saturating_sub(1)
-        };
-        if *count == 0 {
-            unclosed.remove(&user);
-        }
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes what comes, as thread `number`, until that is left to itself.
     fn close_all(&self, number: u64) {
+        let mut queue = self.lock();
         loop {
-            let next = lock(&self.queue).recv();
-            let Ok((user, descriptor)) = next else {
+            if let Some(descriptor) = queue.next(number) {
+                drop(queue);
+                (self.close)(descriptor);
+                queue = self.lock();
+                let goes_on = queue.closed(number);
+                self.changed.notify_all();
+                if !goes_on {
+                    return;
+                }
+            } else if queue.is_over {
                 return;
-            };
-            drop(descriptor);
-            self.count(user, false);
-            let mut progress = lock(&self.progress);
-            progress.closed += 1;
-            if progress.lost.remove(&number) {
-                return;
+            } else {
+                let changed = self.changed.wait(queue);
+                queue = changed.unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
@@ -105,112 +169,135 @@ fn start(shared: &Arc<Shared>, number: u64) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("close".into()).spawn(close_all)
 }
 
-/// What the serving thread knows.
+/// What the serving thread knows of one that closes.
 #[derive(Debug)]
-struct State {
+struct Place {
     /// The last thread that was started, and its number.
     thread: JoinHandle<()>,
     number: u64,
-    /// What was given away so far.
-    given: u64,
-    /// How much was closed when that changed last, and when it was seen.
-    seen: (u64, Instant),
+    /// What it was seen to close, and since when.
+    seen: Option<(u64, Instant)>,
     /// Signals sent since.
     signals: u32,
+}
+
+impl Place {
+    fn new(shared: &Arc<Shared>, number: u64) -> io::Result<Self> {
+        Ok(Self {
+            thread: start(shared, number)?,
+            number,
+            seen: None,
+            signals: 0,
+        })
+    }
+
+    /// Ends a close that waits for too long, or goes on without it.
+    fn look_after(&mut self, now: Instant, shared: &Arc<Shared>, queue: &mut Queue) {
+        let Some(open) = queue.closing.get(&self.number) else {
+            self.seen = None;
+            return;
+        };
+        let since = match self.seen {
+            Some((number, since)) if number == open.number => since,
+            _ => {
+                self.signals = 0;
+                now
+            }
+        };
+        self.seen = Some((open.number, since));
+        if now.saturating_duration_since(since) < PATIENCE {
+            return;
+        }
+        self.seen = Some((open.number, now));
+        self.signals += 1;
+        if self.signals <= SIGNALS {
+            interrupt(&self.thread);
+        } else if let Ok(next) = Self::new(shared, self.number + PLACES) {
+            let lost = queue.closing.remove(&self.number);
+            queue.lost.extend(lost.map(|open| (self.number, open)));
+            *self = next;
+            // The other place may take what waited for this one.
+            shared.changed.notify_all();
+        }
+    }
 }
 
 /// The serving thread's side.
 #[derive(Debug)]
 pub(super) struct Closer {
-    queue: Sender<(u32, OwnedFd)>,
     shared: Arc<Shared>,
-    state: RefCell<State>,
+    places: RefCell<Vec<Place>>,
 }
 
 impl Closer {
     pub(super) fn new() -> io::Result<Self> {
-        let (queue, theirs) = mpsc::channel();
+        Self::with(drop)
+    }
+
+    /// With another way to close.
+    fn with(close: fn(OwnedFd)) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            queue: Mutex::new(theirs),
-            unclosed: Mutex::default(),
-            progress: Mutex::default(),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            close,
         });
-        let state = State {
-            thread: start(&shared, 0)?,
-            number: 0,
-            given: 0,
-            seen: (0, Instant::now()),
-            signals: 0,
-        };
+        let places = (0..PLACES).map(|number| Place::new(&shared, number));
+        let places = places.collect::<io::Result<_>>()?;
         Ok(Self {
-            queue,
             shared,
-            state: RefCell::new(state),
+            places: RefCell::new(places),
         })
     }
 
-    /// Closes a descriptor soon; at once where nobody can make that take long.
-    pub(super) fn close(&self, user: u32, descriptor: OwnedFd) {
-        if passrights::are_refused(&descriptor) {
-            return;
+    /// Closes a user's socket soon; at once where nobody can make that take long.
+    pub(super) fn close(&self, user: u32, socket: OwnedFd) {
+        if !passrights::are_refused(&socket) {
+            self.add(user, true, socket);
         }
-        let mut state = self.state.borrow_mut();
-        if lock(&self.shared.progress).left_of(state.given) == 0 {
-            // The thread had nothing to do until now.
-            state.seen.1 = Instant::now();
-            state.signals = 0;
-        }
-        state.given += 1;
-        self.shared.count(user, true);
-        // The other end is in `shared`.
-        let _ = self.queue.send((user, descriptor));
+    }
+
+    /// Closes an end of a user's lease pipe soon.
+    pub(super) fn close_pipe(&self, user: u32, pipe: OwnedFd) {
+        self.add(user, false, pipe);
+    }
+
+    fn add(&self, user: u32, counts: bool, descriptor: OwnedFd) {
+        self.shared.lock().add(user, counts, descriptor);
+        self.shared.changed.notify_all();
     }
 
     /// How many descriptors were left to threads so far, for a check from outside.
     #[cfg(test)]
     pub(super) fn given(&self) -> u64 {
-        self.state.borrow().given
+        self.shared.lock().given
     }
 
     /// What a user's is not closed yet.
     pub(super) fn unclosed(&self, user: u32) -> u32 {
-        lock(&self.shared.unclosed).get(&user).copied().unwrap_or(0)
+        self.shared.lock().unclosed.get(&user).copied().unwrap_or(0)
     }
 
     /// Whether so much waits that others should wait outside.
     pub(super) fn is_behind(&self) -> bool {
-        let given = self.state.borrow().given;
-        lock(&self.shared.progress).left_of(given) >= MOST
+        self.shared.lock().left() >= MOST
     }
 
-    /// Ends a close that waits for too long, or goes on without it; when to look again, if anything
+    /// Ends closes that wait for too long, or goes on without them; when to look again, if anything
     /// is left.
     pub(super) fn look_after(&self, now: Instant) -> Option<Duration> {
-        let mut state = self.state.borrow_mut();
         // A thread that ends a close now does not know yet that it was lost.
-        let mut progress = lock(&self.shared.progress);
-        if progress.closed != state.seen.0 {
-            state.seen = (progress.closed, now);
-            state.signals = 0;
+        let mut queue = self.shared.lock();
+        for place in self.places.borrow_mut().iter_mut() {
+            place.look_after(now, &self.shared, &mut queue);
         }
-        if progress.left_of(state.given) == 0 {
-            return None;
-        }
-        let since = now.saturating_duration_since(state.seen.1);
-        if since < PATIENCE {
-            return Some(PATIENCE - since);
-        }
-        state.seen.1 = now;
-        state.signals += 1;
-        if state.signals <= SIGNALS {
-            interrupt(&state.thread);
-        } else if let Ok(next) = start(&self.shared, state.number + 1) {
-            progress.lost.insert(state.number);
-            state.thread = next;
-            state.number += 1;
-            state.signals = 0;
-        }
-        Some(PATIENCE)
+        (queue.left() > 0).then_some(PATIENCE)
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_all();
     }
 }
 
@@ -277,36 +364,45 @@ mod tests {
         }
     }
 
-    /// A pipe whose lock is held for as long as the writer waits for `memory` cannot be had in a
-    /// test, so the queue stands for it: the first thread waits for what nothing ends.
+    /// Has what is closed wait where it is a pipe, as one waits whose lock is held by a writer that waits for
+    /// memory: no signal helps.
+    fn waits(descriptor: OwnedFd) {
+        let stat = rustix::fs::fstat(&descriptor).unwrap();
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo {
+            drop(HELD.lock());
+        }
+    }
+
+    static HELD: Mutex<()> = Mutex::new(());
+
     #[test]
-    fn a_thread_that_no_signal_helps_is_left_to_itself() {
+    fn a_thread_that_no_signal_helps_is_left_to_itself_and_keeps_no_other_user_waiting() {
         signal_hook::flag::register(signal_hook::consts::SIGIO, Arc::default()).unwrap();
-        let closer = Closer::new().unwrap();
-        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let held = lock(&closer.shared.unclosed);
-        closer.state.borrow_mut().given += MOST + 1;
+        let closer = Closer::with(waits).unwrap();
+        let held = HELD.lock().unwrap();
+        let (pipe, _writes) = rustix::pipe::pipe().unwrap();
         for _ in 0..=MOST {
-            let copy = ours.try_clone().unwrap().into();
-            closer.queue.send((1, copy)).unwrap();
+            closer.close_pipe(1, pipe.try_clone().unwrap());
         }
         assert!(closer.is_behind());
-        // The first waits for the count, and so does each that has its place.
+        assert_eq!(closer.unclosed(1), 0, "a pipe is no connection");
+        // Without a look, as where no other thread can be had.
+        for user in [2, 3, 2, NOBODY] {
+            let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            closer.close_pipe(user, ours.into());
+            assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);
+        }
         let mut looks = 0;
         while closer.is_behind() {
             thread::sleep(closer.look_after(Instant::now()).unwrap());
             looks += 1;
             assert!(looks < 60_000, "the others wait for the first");
         }
-        let lost = || lock(&closer.shared.progress).lost.len();
+        let lost = || closer.shared.lock().lost.len();
         assert!(lost() > 0);
         drop(held);
         while closer.look_after(Instant::now()).is_some() || lost() > 0 {
             thread::yield_now();
         }
-        assert_eq!(
-            closer.state.borrow().given,
-            lock(&closer.shared.progress).closed
-        );
     }
 }

@@ -8,7 +8,7 @@
 //! A connection with a reply that could not be sent yet, or with a request that
 //! is being worked on, is not read from: at most one message is ever kept for it.
 
-use super::closer::{Closer, NOBODY};
+use super::closer::Closer;
 use super::events::{Events, Source};
 use super::pool::Outgoing;
 use crate::config::Limits;
@@ -283,7 +283,7 @@ impl Connections {
                 // The client has the same pipe by now, and may have it in an `epoll` that makes the
                 // last close wait for as long as it likes.
                 if let Some(pipe) = unsent.descriptors.pop() {
-                    self.closer.close(NOBODY, pipe);
+                    self.closer.close_pipe(connection.peer.user, pipe);
                 }
                 if !connection.reading {
                     connection.reading = true;

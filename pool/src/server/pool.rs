@@ -335,7 +335,9 @@ impl Pool {
     /// Waits for the end of a lease no more. Its pipe is closed by a thread that may wait.
     fn drop_pipe(&mut self, serial: Serial) {
         if let Some(pipe) = self.ends.remove(serial) {
-            self.closer.close(NOBODY, pipe.into_descriptor());
+            let uid = self.journal.record(serial).map(|record| record.uid);
+            let user = uid.map_or(NOBODY, |uid| self.user_of(uid));
+            self.closer.close_pipe(user, pipe.into_descriptor());
         }
     }
 
