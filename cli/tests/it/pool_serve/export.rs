@@ -4,7 +4,7 @@ use super::kit::{Daemon, another_user, is_root, take, until};
 use super::manager::{Killed, activated};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::need::skip;
-use firstlight_pool::protocol::RefusalCode;
+use firstlight_pool::protocol::{QuotaOf, RefusalCode};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,9 +15,13 @@ use std::process::{Command, Stdio};
 const OBSERVER: u32 = 65_031;
 
 fn pool() -> Daemon {
+    pool_with("")
+}
+
+fn pool_with(more: &str) -> Daemon {
     let daemon = Daemon::start(&format!(
         "access = {{ observers = \"{OBSERVER}\" }}\nfill = {{ rate = \"0\" }}\n\
-         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"4M\"\nslabs = 2\n"
+         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"4M\"\nslabs = 2\n{more}"
     ));
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(daemon.path(), open).unwrap();
@@ -225,7 +229,7 @@ fn an_observer_sees_everything_and_may_do_nothing() {
     if !is_root() {
         return;
     }
-    let daemon = pool();
+    let daemon = pool_with("[[quota]]\nuid = 65032\nbytes = \"4M\"\n");
     let lease = daemon.connect().take(take(1)).unwrap();
     let socket = daemon.socket();
     let refused = |result: Result<(), ClientError>| match result {
@@ -234,13 +238,21 @@ fn an_observer_sees_everything_and_may_do_nothing() {
     };
     another_user(OBSERVER, || {
         let mut pool = Client::connect(&socket).unwrap();
-        assert_eq!(pool.status().unwrap().leases.len(), 1, "of another user");
+        let status = pool.status().unwrap();
+        assert_eq!(status.leases.len(), 1, "of another user");
+        assert_eq!(status.leases[0].lease, None, "a name");
+        let accounts = status.quotas.iter().map(|row| (row.of, row.name.as_str()));
+        assert_eq!(accounts.collect::<Vec<_>>(), [(QuotaOf::User, "65032")]);
         let give = pool.give(lease.lease.lease.clone());
         for result in [pool.take(take(1)).map(drop), pool.drain().map(drop), give] {
             assert_eq!(refused(result), RefusalCode::Denied);
         }
     });
     assert_eq!(daemon.status().leases.len(), 1);
+    // Which the exporter shows to every process of this machine.
+    let metrics = Exporter::start(&daemon).get("/metrics");
+    let line = "firstlight_pool_quota_bytes{of=\"user\",name=\"65032\"} 4194304";
+    assert!(metrics.contains(line), "{metrics}");
 }
 
 #[test]
