@@ -28,7 +28,7 @@ pub use watch::Watch;
 pub use work::Work;
 
 use crate::os::hugepages::SYS;
-use crate::os::{background, cpus};
+use crate::os::{background, cpus, memory_file};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -83,6 +83,9 @@ pub struct Done<T> {
     pub zeroing_ns: u64,
     /// Of a [`Refill`], the pages that were holes.
     pub refilled_pages: Vec<u64>,
+    /// Of [`Work::Empty`] and [`Work::ZeroInPlace`], whether no other process has the file then. One of
+    /// which the kernel says nothing counts as held.
+    pub is_alone: bool,
     /// Whether all of it was done.
     pub result: io::Result<()>,
 }
@@ -162,6 +165,7 @@ fn serve<T>(jobs: &Receiver<Job<T>>, policy: &Policy, report: &impl Fn(Done<T>))
         if let Some(tenure) = &job.after {
             tenure.settle();
         }
+        let looks = job.work.ends_with_a_look();
         let result = match &bound {
             Err(error) if policy.node.is_some() => Err(io::Error::other(format!(
                 "cannot take memory from node {}: {error}",
@@ -172,8 +176,9 @@ fn serve<T>(jobs: &Receiver<Job<T>>, policy: &Policy, report: &impl Fn(Done<T>))
         let (zeroed_bytes, zeroing_ns) = batches.spent();
         let zeroed_twice_bytes = batches.twice_bytes();
         let refilled_pages = batches.take_refilled();
-        // The file is let go of first: a look at whether another process holds it
-        // may follow at once.
+        // Here, where a look may wait: any process can hold the lock that it needs.
+        let is_alone = looks && memory_file::has_no_other_holder(&*job.file).unwrap_or(false);
+        // Let go of before others hear of it.
         drop(job.file);
         report(Done {
             ticket: job.ticket,
@@ -181,6 +186,7 @@ fn serve<T>(jobs: &Receiver<Job<T>>, policy: &Policy, report: &impl Fn(Done<T>))
             zeroed_twice_bytes,
             zeroing_ns,
             refilled_pages,
+            is_alone,
             result,
         });
     }

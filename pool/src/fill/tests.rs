@@ -14,7 +14,8 @@ const BYTES: u64 = 8 << 20;
 const BATCH_BYTES: u64 = 2 << 20;
 
 fn file() -> Arc<OwnedFd> {
-    let file = memory_file::unnamed(c"test", None).unwrap();
+    let first = memory_file::unnamed(c"test", None).unwrap();
+    let file = memory_file::own_opening(first).unwrap();
     memory_file::set_length(&file, BYTES).unwrap();
     Arc::new(file)
 }
@@ -30,10 +31,7 @@ const FILL: Work = Work::Fill {
     deadline: None,
 };
 
-const IN_PLACE: Work = Work::ZeroInPlace {
-    bytes: BYTES,
-    memfd: true,
-};
+const IN_PLACE: Work = Work::ZeroInPlace { bytes: BYTES };
 
 fn policy(pace: Option<Pace>) -> Policy {
     Policy {
@@ -297,8 +295,13 @@ fn a_file_that_another_process_holds_is_not_zeroed_in_place() {
     mapping.write(0, b"theirs");
     run(policy(None), job(&file, IN_PLACE)).result.unwrap_err();
     assert_eq!(mapping.first_nonzero(), Some(0));
+    assert!(!run(policy(None), job(&file, Work::Empty)).is_alone);
+    memory_file::set_length(&file, BYTES).unwrap();
+    mapping.write(0, b"theirs");
     drop(theirs);
-    run(policy(None), job(&file, IN_PLACE)).result.unwrap();
+    let done = run(policy(None), job(&file, IN_PLACE));
+    done.result.unwrap();
+    assert!(done.is_alone);
     assert_eq!(mapping.first_nonzero(), None);
     memory_file::set_length(&file, BYTES / 2).unwrap();
     run(policy(None), job(&file, IN_PLACE)).result.unwrap_err();

@@ -38,14 +38,17 @@ pub enum Work {
     ZeroInPlace {
         /// Bytes of the file.
         bytes: u64,
-        /// Whether it never had a name: then our own descriptor is no opening.
-        memfd: bool,
     },
     /// Put pages back where a guest that runs gave some back.
     Refill(Refill),
 }
 
 impl Work {
+    /// Whether it is to be known who else has the file when it is done.
+    pub(super) fn ends_with_a_look(&self) -> bool {
+        matches!(self, Self::Empty | Self::ZeroInPlace { .. })
+    }
+
     pub(super) fn run(self, file: &OwnedFd, batches: &mut Batches<'_>) -> io::Result<()> {
         match self {
             Self::Fill {
@@ -73,9 +76,9 @@ impl Work {
                 closed
             }
             Self::Shorten { bytes } => memory_file::set_length(file, bytes),
-            Self::ZeroInPlace { bytes, memfd } => {
+            Self::ZeroInPlace { bytes } => {
                 memory_file::close_to_others(file)?;
-                until_alone(file, memfd)?;
+                until_alone(file)?;
                 if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(bytes) {
                     return Err(io::Error::other("its length was changed"));
                 }
@@ -112,15 +115,10 @@ fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
 
 /// A process that ends closes its files one after the other, perhaps the
 /// lease pipe before the memory: what is still held at first may be free soon.
-fn until_alone(file: &OwnedFd, memfd: bool) -> io::Result<()> {
+fn until_alone(file: &OwnedFd) -> io::Result<()> {
     const STEPS: u32 = 100;
     for _ in 0..STEPS {
-        let alone = if memfd {
-            memory_file::has_no_other_holder(memory_file::reopen(file)?)?
-        } else {
-            memory_file::has_no_other_holder(file)?
-        };
-        if alone {
+        if memory_file::has_no_other_holder(file)? {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(1));

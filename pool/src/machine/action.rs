@@ -128,7 +128,7 @@ pub struct Seen {
     pub stray_bytes: u64,
     /// Whether filling pauses for memory pressure.
     pub is_paused: bool,
-    /// Of every revoked slab, what its client can do.
+    /// What clients can do with revoked slabs, as it was seen some time ago: perhaps not of all of them.
     pub revoked: Vec<Reach>,
 }
 

@@ -27,7 +27,8 @@ pub fn unnamed(name: &CStr, huge_page_bytes: Option<u64>) -> io::Result<OwnedFd>
 }
 
 /// The same file through a new opening of its own, readable and writable, as
-/// if by path: only openings of this kind are seen by [`has_no_other_holder`].
+/// if by path: only openings of this kind are seen by [`has_no_other_holder`], and not the
+/// descriptor that [`unnamed`] makes.
 ///
 /// # Errors
 /// The operating system's refusal; `/proc` must be mounted.
@@ -37,7 +38,25 @@ pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Whether `file`, opened by path or by [`reopen`], is the only such opening of
+/// What an opening of the daemon's own is told by, whoever has kept it meanwhile: nothing reads the
+/// times of such a file.
+const OWN: OFlags = OFlags::NOATIME;
+
+/// The opening that the daemon keeps of a file without a name: a new one as by [`reopen`], or the very
+/// same where `file` is one already.
+///
+/// # Errors
+/// The operating system's refusal; `/proc` must be mounted.
+pub fn own_opening(file: impl AsFd) -> io::Result<OwnedFd> {
+    if rustix::fs::fcntl_getfl(&file)?.contains(OWN) {
+        return file.as_fd().try_clone_to_owned();
+    }
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OWN;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Whether `file`, opened by path, by [`reopen`] or by [`own_opening`], is the only such opening of
 /// its memory: no other descriptor, in whichever process, and no mapping made
 /// from one. Pages pinned for device transfers do not count.
 ///
@@ -152,6 +171,15 @@ pub fn has_hole(file: impl AsFd, start: u64, bytes: u64) -> io::Result<bool> {
 /// The operating system's refusal, for example of memory.
 pub fn populate(file: impl AsFd, start: u64, bytes: usize) -> io::Result<()> {
     Mapping::new(file, start, bytes)?.populate()
+}
+
+/// Length of the file now.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn length(file: impl AsFd) -> io::Result<u64> {
+    let length = rustix::fs::fstat(file)?.st_size;
+    Ok(u64::try_from(length).unwrap_or(0))
 }
 
 /// Bytes of pages the file holds now.

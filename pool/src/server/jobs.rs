@@ -4,7 +4,7 @@ use super::pool::{Outgoing, Pool};
 use super::workers::Ticket;
 use crate::fill::Done;
 use crate::machine::Event;
-use crate::store::slab::{Slab, SlabId};
+use crate::store::slab::SlabId;
 use std::io;
 
 impl Pool {
@@ -26,13 +26,13 @@ impl Pool {
             }
             Ticket::Empty(slab) => Event::Emptied {
                 slab,
-                is_alone: self.is_alone(slab),
+                is_alone: done.is_alone,
                 stray_bytes: self.stray_since(slab),
             },
             Ticket::ZeroInPlace(slab) => Event::Zeroed {
                 slab,
                 // No other process may have come to hold it meanwhile either.
-                is_clean: done.result.is_ok() && self.is_alone(slab),
+                is_clean: done.result.is_ok() && done.is_alone,
             },
             Ticket::EmptyAgain(slab) => Event::EmptiedAgain(slab),
             Ticket::Discard(slab) => {
@@ -69,10 +69,5 @@ impl Pool {
             is_memfd,
             error,
         }
-    }
-
-    fn is_alone(&self, slab: SlabId) -> bool {
-        let file = self.files.get(slab);
-        file.and_then(Slab::is_ours_alone).unwrap_or(false)
     }
 }

@@ -12,7 +12,8 @@
 //! - `connections.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //!   `ends.rs`: the pipes that end leases;
-//! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
+//! - `workers.rs`: what takes time; `looks.rs`: what clients can still reach; `refills.rs`: what guests
+//!   gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: slabs and leases of
 //!   an earlier daemon.
 
@@ -27,6 +28,7 @@ mod events;
 mod jobs;
 mod keeper;
 mod listen;
+mod looks;
 mod pool;
 #[cfg(test)]
 mod pool_tests;
@@ -54,6 +56,7 @@ use connections::Connections;
 use events::{Events, Source};
 use keeper::Received;
 use listen::Listener;
+use looks::Looks;
 use pool::{Parts, Pool, now};
 use refills::Refills;
 use std::collections::BTreeSet;
@@ -141,14 +144,16 @@ impl Server {
             rate: config.fill.rate.bytes(),
             now,
         });
-        let closer = Closer::new().map_err(|error| ServeError::system("start a thread", error))?;
-        let closer = Rc::new(closer);
+        let no_thread = |error| ServeError::system("start a thread", error);
+        let looks = Looks::new().map_err(no_thread)?;
+        let closer = Rc::new(Closer::new().map_err(no_thread)?);
         let events = Events::new().map_err(|error| ServeError::system("wait", error))?;
         let mut pool = Pool::new(Parts {
             machine,
             files,
             workers,
             refills,
+            looks,
             known,
             closer: Rc::clone(&closer),
         });

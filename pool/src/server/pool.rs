@@ -7,14 +7,13 @@
 use super::closer::{Closer, NOBODY};
 use super::ends::Ends;
 use super::keeper::Keeper;
+use super::looks::Looks;
 use super::refills::Refills;
 use super::workers::{Ticket, Workers};
 use crate::fill::{Job, Tenure, Work, Worker};
 use crate::lease::journal::Journal;
 use crate::lease::{Pipes, Serial};
-use crate::machine::{
-    Action, Allocation, ConnectionId, Event, Machine, Now, Reach, Seen, Spec, Step,
-};
+use crate::machine::{Action, Allocation, ConnectionId, Event, Machine, Now, Spec, Step};
 use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
 use crate::store::slab::SlabId;
@@ -26,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The time.
 pub(super) fn now() -> Now {
@@ -65,6 +64,9 @@ struct Measured {
     stray_bytes: u64,
 }
 
+/// How long the end waits for a look at what the next daemon would have to watch.
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
 /// Slabs, leases, and the workers for what takes time.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -72,6 +74,7 @@ pub(super) struct Pool {
     pub(super) files: Files,
     pub(super) workers: Workers,
     pub(super) refills: Refills,
+    pub(super) looks: Looks,
     pub(super) keeper: Keeper,
     journal: Journal,
     pub(super) folder: Pipes,
@@ -97,6 +100,7 @@ pub(super) struct Parts {
     pub(super) files: Files,
     pub(super) workers: Workers,
     pub(super) refills: Refills,
+    pub(super) looks: Looks,
     /// The journal of leases, and their pipes.
     pub(super) known: (Journal, Pipes),
     pub(super) closer: Rc<Closer>,
@@ -111,6 +115,7 @@ impl Pool {
             files: parts.files,
             workers: parts.workers,
             refills: parts.refills,
+            looks: parts.looks,
             keeper: Keeper::new(),
             closer: parts.closer,
             journal,
@@ -490,9 +495,9 @@ impl Pool {
 
     fn zero_in_place(&mut self, slab: SlabId, node: Option<u32>, lease: Serial) -> io::Result<()> {
         let file = self.files.get(slab)?;
-        let (bytes, memfd) = (file.bytes(), file.is_memfd());
+        let bytes = file.bytes();
         let after = self.tenures.get(&lease).cloned();
-        let work = Work::ZeroInPlace { bytes, memfd };
+        let work = Work::ZeroInPlace { bytes };
         let job = Job {
             after,
             ..Job::new(Ticket::ZeroInPlace(slab), file.file(), work)
@@ -514,42 +519,29 @@ impl Pool {
             .ok_or_else(|| "it is no class".into())
     }
 
-    /// What is done from time to time: slabs of revoked clients and of guests are looked at.
+    /// What is done from time to time: slabs of revoked clients and of guests are looked at, and what was seen
+    /// of them last is told.
     pub(super) fn tick(&mut self) -> Vec<Outgoing> {
         self.workers.read_pressure();
         let again = std::mem::take(&mut self.again);
         let mut outgoing = self.carry_out(again);
         outgoing.extend(self.look_for_pipes());
-        let seen = self.look();
+        let revoked = self.looks.seen();
+        let seen = self.see(revoked);
         outgoing.extend(self.step(Event::Tick(seen)));
+        self.look();
         self.look_for_holes();
         self.begin_refills();
         outgoing
     }
 
-    fn look(&mut self) -> Seen {
-        let reach = |slab: SlabId| {
-            let file = self.files.get(slab).ok()?;
-            let is_some = |bytes: io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
-            Some(Reach {
-                slab,
-                // A slab of which the kernel says nothing counts as held.
-                is_alone: file.is_ours_alone().unwrap_or(false),
-                // Behind its end too, where its length does not show them.
-                holds_pages: is_some(file.held_bytes()) || is_some(file.length()),
-            })
-        };
-        let revoked = self.machine.revoked().filter_map(reach).collect();
-        Seen {
-            stray_bytes: self.files.stray_bytes(),
-            is_paused: self.workers.is_paused(),
-            revoked,
-        }
-    }
-
     /// Ends: what is clean goes back to the kernel, or stays for the next daemon.
     pub(super) fn stop(mut self, keep: bool) {
-        let seen = self.look();
+        // Behind one that is under way, which may not know all.
+        self.looks.wait(LAST_LOOK);
+        self.look();
+        let revoked = self.looks.wait(LAST_LOOK);
+        let seen = self.see(revoked);
         self.step(Event::Stop { keep, seen });
         // Closed with this process: a close may wait for a writer.
         self.ends.leave();

@@ -1,6 +1,7 @@
 //! The machine's decisions carried out with real files and workers, without sockets.
 
 use super::closer::Closer;
+use super::looks::Looks;
 use super::pool::{Outgoing, Parts, Pool, now};
 use super::refills::Refills;
 use super::workers::Workers;
@@ -9,7 +10,7 @@ use crate::fill::Watch;
 use crate::lease::journal::Journal;
 use crate::lease::quota::Rules;
 use crate::lease::{Pipes, Serial};
-use crate::machine::{ConnectionId, Event, Machine, Spec, Start};
+use crate::machine::{ConnectionId, Event, Machine, Reach, Spec, Start};
 use crate::os::peer::Peer;
 use crate::os::pressure::Gauge;
 use crate::os::{memory_file, need};
@@ -64,6 +65,7 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
         files,
         workers,
         refills,
+        looks: Looks::new().unwrap(),
         known,
         closer: Rc::new(Closer::new().unwrap()),
     });
@@ -180,6 +182,39 @@ fn what_is_kept_stays_charged() {
         is_emptied && !has_revoked(pool) && clean(pool) == 2
     });
     assert!(taken(&mut pool, 1000).is_ok());
+}
+
+/// Any process can hold the lock that a look needs.
+#[test]
+fn nothing_waits_for_a_look_at_what_is_kept() {
+    let (_folder, mut pool) = pool();
+    let (answer, answers) = std::sync::mpsc::channel::<bool>();
+    let (begun, begins) = std::sync::mpsc::channel();
+    pool.looks = Looks::with(move |slab, _| {
+        begun.send(()).unwrap();
+        Reach {
+            slab,
+            is_alone: answers.recv().unwrap(),
+            holds_pages: false,
+        }
+    })
+    .unwrap();
+    let (serial, memory) = taken(&mut pool, 1000).unwrap();
+    let _other = taken(&mut pool, 1000).unwrap();
+    end_lease(&mut pool, serial);
+    until(&mut pool, |pool| has_revoked(pool));
+    pool.tick();
+    begins.recv().unwrap();
+    // It waits now: all else goes on, and no other look is begun.
+    until(&mut pool, |pool| clean(pool) == 2);
+    assert_eq!(taken(&mut pool, 1000).unwrap_err(), RefusalCode::Quota);
+    assert!(begins.try_recv().is_err());
+    answer.send(false).unwrap();
+    until(&mut pool, |_| begins.try_recv().is_ok());
+    assert!(has_revoked(&pool));
+    answer.send(true).unwrap();
+    until(&mut pool, |pool| !has_revoked(pool));
+    drop(memory);
 }
 
 #[test]

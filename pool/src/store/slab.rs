@@ -98,12 +98,16 @@ impl Slab {
 
     /// A file that an earlier daemon allocated.
     pub(super) fn allocated(id: SlabId, key: Key, bytes: u64, file: OwnedFd, memfd: bool) -> Self {
-        let new = if memfd { Self::memfd } else { Self::unnamed };
-        new(id, key.page, bytes, file)
+        if memfd {
+            return Self::memfd(id, key.page, bytes, file);
+        }
+        Self::unnamed(id, key.page, bytes, file)
     }
 
-    /// A file that never had a name.
+    /// A file that never had a name. Where the daemon can have no opening of its own, it counts as
+    /// held by others.
     pub(super) fn memfd(id: SlabId, page: PageSize, bytes: u64, file: OwnedFd) -> Self {
+        let file = memory_file::own_opening(&file).unwrap_or(file);
         Self {
             id,
             page,
@@ -227,11 +231,7 @@ impl Slab {
     /// # Errors
     /// The operating system's refusal.
     pub fn is_ours_alone(&self) -> io::Result<bool> {
-        match self.home {
-            Home::Named(..) | Home::Unnamed => memory_file::has_no_other_holder(&self.file),
-            // The first descriptor of such a file does not count as an opening.
-            Home::Memfd => memory_file::has_no_other_holder(memory_file::reopen(&self.file)?),
-        }
+        memory_file::has_no_other_holder(&self.file)
     }
 
     /// Bytes of pages in the file now.
@@ -247,8 +247,7 @@ impl Slab {
     /// # Errors
     /// The operating system's refusal.
     pub fn length(&self) -> io::Result<u64> {
-        let length = rustix::fs::fstat(&self.file)?.st_size;
-        Ok(u64::try_from(length).unwrap_or(0))
+        memory_file::length(&self.file)
     }
 
     /// Gives the memory back to the kernel and forgets the file.

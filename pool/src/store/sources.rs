@@ -207,8 +207,8 @@ impl Sources {
             }
             _ => {
                 let huge = (page != PageSize::Transparent).then(|| page.bytes());
-                let file = memory_file::unnamed(c"firstlight-slab", huge)?;
-                Slab::memfd(id, page, bytes, file)
+                let first = memory_file::unnamed(c"firstlight-slab", huge)?;
+                Slab::memfd(id, page, bytes, memory_file::own_opening(first)?)
             }
         };
         if let Err(error) = memory_file::set_length(&slab, bytes) {

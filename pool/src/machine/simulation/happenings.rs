@@ -239,7 +239,8 @@ impl Life {
             .iter()
             .filter_map(|(slab, _)| self.world.files.get(slab).copied())
             .collect();
-        let seen = self.seen();
+        let revoked = self.look();
+        let seen = self.seen(revoked);
         self.happens(Event::Stop { keep, seen });
         if self.is_killed {
             return;
@@ -360,9 +361,18 @@ impl Life {
             row.filling_slabs == 0 && (draining || present(row) >= row.wanted_slabs)
         });
         let full: Vec<_> = full.map(|(spec, _)| spec.key).collect();
-        let seen = self.seen();
+        // A look begins after a tick, and is done by the next one, or takes longer.
+        let revoked = match self.random.below(4) {
+            0 => Vec::new(),
+            1 => self.look(),
+            _ => std::mem::take(&mut self.looked),
+        };
+        let seen = self.seen(revoked);
         self.happens(Event::Tick(seen));
         if !self.is_killed {
+            if self.looked.is_empty() {
+                self.looked = self.look();
+            }
             self.gave_way_to_pressure(&before);
             self.no_worker_is_idle();
             full.into_iter().for_each(|key| self.books.full(key));
@@ -404,7 +414,8 @@ impl Life {
         }
     }
 
-    pub(super) fn seen(&mut self) -> Seen {
+    /// What clients can do with revoked slabs now.
+    fn look(&self) -> Vec<Reach> {
         let reach = |slab: SlabId| {
             let inode = self.world.inodes.get(self.world.files.get(&slab)?)?;
             Some(Reach {
@@ -413,10 +424,14 @@ impl Life {
                 holds_pages: inode.held_bytes > 0,
             })
         };
+        self.machine.revoked().filter_map(reach).collect()
+    }
+
+    fn seen(&self, revoked: Vec<Reach>) -> Seen {
         Seen {
             stray_bytes: self.world.stray_bytes(),
             is_paused: self.is_short,
-            revoked: self.machine.revoked().filter_map(reach).collect(),
+            revoked,
         }
     }
 

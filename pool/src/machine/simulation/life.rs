@@ -6,7 +6,7 @@ use super::world::{ClientId, InodeId, Node, Pages, World};
 use crate::config::Source;
 use crate::lease::Serial;
 use crate::lease::quota::{Account, Rules};
-use crate::machine::{ConnectionId, Machine, Now, Spec, Start};
+use crate::machine::{ConnectionId, Machine, Now, Reach, Spec, Start};
 use crate::protocol::{LeaseId, PageSize, Take};
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -164,6 +164,8 @@ pub(super) struct Life {
     specs: Vec<Spec>,
     most_steps: usize,
     most_wanted: u32,
+    /// What was seen of revoked slabs, and is not told yet.
+    pub(super) looked: Vec<Reach>,
     /// The daemon was killed in the middle.
     pub(super) is_killed: bool,
 }
@@ -250,6 +252,7 @@ impl Life {
             nodes,
             most_wanted: specs.iter().map(|spec| spec.wanted).max().unwrap_or(0),
             specs,
+            looked: Vec::new(),
             most_steps: if is_crowded { 4 * STEPS } else { STEPS },
             is_killed: false,
         };
@@ -406,6 +409,7 @@ impl Life {
             self.now(),
         );
         self.filling_is_on = true;
+        self.looked.clear();
     }
 
     pub(super) fn wanted(&mut self, slabs: u32) {
