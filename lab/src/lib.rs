@@ -1,11 +1,20 @@
-//! What kernels say and do: a reader of their logs, [`log`] (from a [`file`](mod@file), packed or not), and a model of what
-//! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
-//! within bounds by [`notices`]. [`up`] brings a machine's memory up in a process, [`boot`] starts a machine, [`console`] listens to a real one; what came of one run, or what a log says of one ([`boot_log`]),
-//! is its [`record`], of a sweep over numbers of threads its [`sweep`];
-//! [`compare`] puts two runs beside each other, [`gate`] judges them, [`bisect`] says since when,
-//! [`history`] where figures changed over time; [`gaps`] are the longest
-//! spans between two lines of a log, and [`doctor`] says what a log's time went into; [`report`] shows
-//! a folder of records.
+//! What machines do when they start: a record of each run (`firstlight.run/1`) keeps log, events, phases and gaps;
+//! everything else is made of records.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`up`] | what a machine is: a log, tables, this machine; its memory comes up, real threads put it to work |
+//! | [`boot`], [`matrix`] | how a machine is started under QEMU and watched; kernels x shapes x words x clocks in turns, here or as array jobs of Slurm |
+//! | [`console`] | boots of real machines: which lines of a console are one, and when each came |
+//! | [`stick`] | what is on a stick that UEFI starts, and the result that comes back on it |
+//! | [`log`], [`gaps`], [`boot_log`] | what a log of any dialect says; the spans between its lines; a log as a record |
+//! | [`mod@file`], [`notices`] | logs in files, packed or not; what is remarked, within bounds |
+//! | [`record`], [`run`], [`records`] | the record of a run; what is read of one; records and logs in files and folders |
+//! | [`compare`], [`gate`], [`history`], [`bisect`] | two set-ups beside each other; whether one is slower (`docs/statistics.md`); since when, over time or over commits |
+//! | [`doctor`] | what the time went into and what to do: a file for each finding, in `rules/` |
+//! | [`sweep`], [`predict`], [`published`] | time over threads; time of a machine not at hand; what others published |
+//! | [`report`], [`export`] | a folder of records as one page; reports and verdicts in other programs' forms |
+//! | [`linux`] | what Linux 6.1 and 6.12 make of a map: nodes and zones, hash tables, memory blocks |
 
 pub mod bisect;
 pub mod boot;

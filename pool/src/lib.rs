@@ -4,18 +4,21 @@
 //! until the kernel has zeroed it. A daemon that keeps memory zeroed beforehand
 //! and allocates it as open files takes that wait away:
 //!
-//! - [`protocol`] is what daemon and clients say to each other;
-//! - [`client`] is a client's side of it;
-//! - [`launch`] starts a VMM on what was allocated;
-//! - [`libvirt`] has libvirt start domains so;
-//! - [`config`] is what the operator wants;
-//! - [`machine`] decides what becomes of slabs and leases: a value without files and clock;
-//! - [`store`] has the files of slabs, and the marks on them that outlive the daemon;
-//! - [`fill`] does what takes time: filling, emptying;
-//! - [`lease`] has what is charged for leases, and what outlives the daemon of them;
-//! - [`server`] is the daemon, which carries out what is decided;
-//! - [`export`] shows it to Prometheus and to browsers, in a process of its own;
-//! - [`os`] is what all of them need of Linux.
+//! | module | what it decides |
+//! |---|---|
+//! | [`protocol`], [`client`] | the messages, and a client's side of them |
+//! | [`launch`], [`libvirt`] | starting a VMM on what was allocated; having libvirt do so |
+//! | [`config`] | what the operator wants; an error shows its line |
+//! | [`machine`] | what becomes of slabs and leases: a value without sockets, threads, clock and files, which `simulation/` plays from a seed |
+//! | [`store`] | the files of slabs; the mark on an inode that cannot be taken off; what is clean after a crash |
+//! | [`fill`] | work that takes time, in batches at a pace: filling, emptying, zeroing in place, putting back what guests gave back |
+//! | [`lease`] | which clients may allocate, and how much; the lease pipe; leases on file; a guest's reserve |
+//! | [`server`] | the daemon: carries out what the machine decides; sockets, turns, signals, the service manager |
+//! | [`export`] | a status for Prometheus and for browsers, in an unprivileged process |
+//! | [`os`] | Linux: memory files, huge pages, peers, seccomp; all unsafe code of the crate |
+//!
+//! One thread decides and never waits; workers wake it. What is always true is in `docs/pool-safety.md`, who may do
+//! what in `docs/pool-threats.md`, each line with its test; `make soak` runs the long ones, `make simulate` plays the machine.
 
 #![deny(unsafe_code)]
 

@@ -39,5 +39,6 @@ mod report;
 mod same_total;
 mod slurm;
 mod stick;
+mod unsafe_code;
 mod up;
 mod watch;
