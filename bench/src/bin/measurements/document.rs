@@ -36,9 +36,9 @@ fn made(root: &Path) -> Result<[String; 3], Box<dyn Error>> {
         let plan = plan.ok_or_else(|| format!("no measurement {name:?}"))?;
         Record::read(plan, root)
     };
-    let (counts, linux, pool) = (record("counts")?, record("linux")?, record("pool")?);
-    let picture = picture::drawn(&counts, &linux, &pool)?;
-    let words = picture::described(&counts, &linux, &pool)?;
+    let (linux, pool) = (record("linux")?, record("pool")?);
+    let picture = picture::drawn(&linux, &pool)?;
+    let words = picture::described(&linux, &pool)?;
     let printed: Vec<String> = pool.texts()?.concat();
     let readme = readme::filled(&read("README.md")?, &words, &printed)?;
     Ok([document, picture, readme])

@@ -56,7 +56,7 @@ pub(crate) fn figure<'v>(
 }
 
 /// What a side is, for a heading.
-fn side(comparison: &Value, side: usize) -> String {
+pub(crate) fn side(comparison: &Value, side: usize) -> String {
     let side = &comparison["sides"][side];
     if side["system"] == "linux" {
         let release = side["release"].as_str().unwrap_or("?");

@@ -5,11 +5,9 @@
 
 use std::fmt::Write as _;
 
-use crate::guests::{figure, whole};
+use crate::guests::{figure, side, whole};
 use crate::record::Record;
 
-/// The boot that stands beside Linux's, in `counts`: as large as theirs in `linux`.
-const BOOT: &str = "16g_1_node";
 /// The guest whose start is shown, as `bench pool` names it.
 const GUEST: &str = "8 GiB";
 
@@ -29,15 +27,15 @@ struct Group {
     bars: Vec<Bar>,
 }
 
-/// The picture, from the records `counts`, `linux` and `pool`.
-pub(crate) fn drawn(counts: &Record, linux: &Record, pool: &Record) -> Result<String, String> {
-    Ok(svg(&groups(counts, linux, pool)?))
+/// The picture, from the records `linux` and `pool`.
+pub(crate) fn drawn(linux: &Record, pool: &Record) -> Result<String, String> {
+    Ok(svg(&groups(linux, pool)?))
 }
 
 /// The picture in words, for those who do not see it.
-pub(crate) fn described(counts: &Record, linux: &Record, pool: &Record) -> Result<String, String> {
+pub(crate) fn described(linux: &Record, pool: &Record) -> Result<String, String> {
     let mut words = Vec::new();
-    for group in groups(counts, linux, pool)? {
+    for group in groups(linux, pool)? {
         let bars = group.bars.iter();
         let bars: Vec<String> = bars
             .map(|bar| format!("{} {}", bar.name, bar.words))
@@ -47,11 +45,11 @@ pub(crate) fn described(counts: &Record, linux: &Record, pool: &Record) -> Resul
     Ok(words.join(". "))
 }
 
-fn groups(counts: &Record, linux: &Record, pool: &Record) -> Result<[Group; 2], String> {
+fn groups(linux: &Record, pool: &Record) -> Result<[Group; 2], String> {
     Ok([
         Group {
             title: "Instructions from a kernel's entry to all memory allocatable, 16 GiB, 1 CPU",
-            bars: boots(counts, linux)?,
+            bars: boots(linux)?,
         },
         Group {
             title: "A virtual machine of 8 GiB in huge pages, until QEMU answers",
@@ -60,42 +58,37 @@ fn groups(counts: &Record, linux: &Record, pool: &Record) -> Result<[Group; 2], 
     ])
 }
 
-/// Our boot and each Linux's.
-fn boots(counts: &Record, linux: &Record) -> Result<Vec<Bar>, String> {
-    let count = |line: &String| line.strip_prefix(BOOT)?.trim().parse().ok();
-    let ours: f64 = counts
-        .texts()?
-        .iter()
-        .flatten()
-        .find_map(count)
-        .ok_or_else(|| format!("counts: no boot {BOOT}"))?;
+/// Our boot, without descriptors, and each Linux's.
+fn boots(linux: &Record) -> Result<Vec<Bar>, String> {
+    let (mut ours, mut others) = (None, Vec::new());
+    for run in &linux.runs {
+        for at in [0, 1] {
+            let name = side(&run.output, at);
+            let allocatable = figure(&run.output, at, "milestone", "all memory allocatable");
+            let length = allocatable
+                .and_then(|figure| figure["median_ns"].as_f64())
+                .ok_or_else(|| format!("{}: no time of all memory allocatable", run.command))?;
+            if name == "ours, none" {
+                ours.get_or_insert(length);
+            } else if let Some(release) = name.strip_prefix("Linux ") {
+                let version: Vec<&str> = release.split('.').take(2).collect();
+                others.push(Bar {
+                    name: format!("Linux {}", version.join(".")),
+                    length,
+                    words: format!("{:.0} million", length / 1e6),
+                    is_ours: false,
+                });
+            }
+        }
+    }
+    let length = ours.ok_or("linux: no boot of ours without descriptors")?;
     let mut bars = vec![Bar {
         name: "Firstlight's image".into(),
-        length: ours,
-        words: whole(ours),
+        length,
+        words: whole(length),
         is_ours: true,
     }];
-    for run in &linux.runs {
-        let comparison = &run.output;
-        let other = &comparison["sides"][1];
-        if other["system"] != "linux" {
-            continue;
-        }
-        let release = other["release"].as_str().unwrap_or("?");
-        let median = figure(comparison, 1, "milestone", "all memory allocatable");
-        let length = median
-            .and_then(|figure| figure["median_ns"].as_f64())
-            .ok_or_else(|| format!("{}: no time of all memory allocatable", run.command))?;
-        bars.push(Bar {
-            name: format!(
-                "Linux {}",
-                release.split('.').take(2).collect::<Vec<_>>().join(".")
-            ),
-            length,
-            words: format!("{:.0} million", length / 1e6),
-            is_ours: false,
-        });
-    }
+    bars.append(&mut others);
     Ok(bars)
 }
 
@@ -234,25 +227,23 @@ mod tests {
         }
     }
 
-    fn linux(release: &str, ns: u64) -> Value {
+    fn comparison(words: &str, ns: u64, release: &str, linux_ns: u64) -> Value {
         serde_json::json!({
-            "sides": [{"system": "image"}, {"system": "linux", "release": release}],
+            "sides": [
+                {"system": "image", "command_line": words},
+                {"system": "linux", "release": release},
+            ],
             "rows": [{
                 "kind": "milestone", "name": "all memory allocatable",
-                "a": null, "b": {"median_ns": ns},
+                "a": {"median_ns": ns}, "b": {"median_ns": linux_ns},
             }],
         })
     }
 
-    fn records() -> [Record; 3] {
-        let counts = record(vec![serde_json::json!([
-            "# of boots",
-            "16g_1_node 1000",
-            "x 2"
-        ])]);
+    fn records() -> [Record; 2] {
         let beside = record(vec![
-            linux("6.1.0-9", 4_000_000),
-            linux("6.12.3+x", 2_000_000),
+            comparison("descriptors=lazy", 7000, "6.1.0-9", 4_000_000),
+            comparison("tsc_hz=1", 1000, "6.12.3+x", 2_000_000),
         ]);
         let pool = record(vec![serde_json::json!([
             "firstlight bench pool: QEMU",
@@ -264,13 +255,13 @@ mod tests {
             "  the pool              12.0 (8.0-9.9)    20.0 (9.0-11.0)",
             "    faster by           5.0 times         10.0 times",
         ])]);
-        [counts, beside, pool]
+        [beside, pool]
     }
 
     #[test]
     fn bars_are_as_long_as_their_records_say() {
-        let [counts, linux, pool] = records();
-        let words = described(&counts, &linux, &pool).unwrap();
+        let [linux, pool] = records();
+        let words = described(&linux, &pool).unwrap();
         assert!(
             words.contains("Firstlight's image 1,000; Linux 6.1 4 million; Linux 6.12 2 million"),
             "{words}"
@@ -279,7 +270,7 @@ mod tests {
             words.contains("from the pool 20.0 ms; prealloc, 1 thread 400 ms; prealloc, 2 threads, fastest in parallel 200 ms"),
             "{words}"
         );
-        let picture = drawn(&counts, &linux, &pool).unwrap();
+        let picture = drawn(&linux, &pool).unwrap();
         // 20 and 200 of 400.4; 1,000 of 4 million is too short to be seen.
         for width in [
             "width=\"22.0\"",
@@ -294,13 +285,15 @@ mod tests {
     #[test]
     fn a_record_without_the_figures_is_an_error() {
         let none = record(vec![serde_json::json!(["nothing"])]);
-        let [counts, linux, pool] = records();
+        let empty = record(Vec::new());
+        let [linux, pool] = records();
         for (records, error) in [
-            ([&none, &linux, &pool], "no boot 16g_1_node"),
-            ([&counts, &linux, &none], "no guest of 8 GiB"),
+            ([&empty, &pool], "no boot of ours"),
+            ([&none, &pool], "no time of all memory"),
+            ([&linux, &none], "no guest of 8 GiB"),
         ] {
-            let [counts, linux, pool] = records;
-            assert!(drawn(counts, linux, pool).unwrap_err().contains(error));
+            let [linux, pool] = records;
+            assert!(drawn(linux, pool).unwrap_err().contains(error));
         }
     }
 }
