@@ -115,7 +115,16 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let text = error.to_string();
         match error {
-            ClientError::NoDaemon { .. } => Self::NoDaemon(text),
+            ClientError::NoDaemon { error, .. }
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Self::NoDaemon(format!(
+                    "{text}; its configuration names the users: [access]"
+                ))
+            }
+            ClientError::NoDaemon { .. } => Self::NoDaemon(format!(
+                "{text}; `firstlight pool serve` starts one, --socket names another"
+            )),
             ClientError::Refused(_) => Self::Refused(text),
             _ => Self::Pool(text),
         }

@@ -43,7 +43,7 @@ pub(crate) struct Guest {
         allow_hyphen_values = true
     )]
     append: String,
-    /// A guest that is silent for so long hangs
+    /// Fail if the guest prints nothing for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     /// Print the guest's log to standard error while it runs

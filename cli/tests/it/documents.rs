@@ -98,6 +98,54 @@ fn commands_of_the_documents_exist_with_their_options() {
     assert_eq!(seen, all, "a command without an example");
 }
 
+/// Words of sentences that were hard to read once; in their place: the state, and what has it.
+const NOT_THESE: [&str; 8] = [
+    "nobody",
+    "somebody",
+    "whoever",
+    "silent for so long",
+    "a take takes",
+    "started anew",
+    "made-up",
+    "lifeline",
+];
+
+#[test]
+fn no_help_has_words_that_were_hard_to_read() {
+    let mut helps = BTreeMap::new();
+    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(path) = paths.pop() {
+        let text = help(&mut helps, &path);
+        let list = match path[..] {
+            [] => groups_of(&text),
+            _ => commands_of(&text),
+        };
+        paths.extend(list.into_iter().map(|name| [&path[..], &[name]].concat()));
+        let text = text.to_lowercase();
+        for words in NOT_THESE {
+            assert!(
+                !text.contains(words),
+                "firstlight {}: {words:?}",
+                path.join(" ")
+            );
+        }
+    }
+    assert!(helps.len() > 25, "{:?}", helps.keys());
+}
+
+/// The commands below one.
+fn commands_of(help: &str) -> BTreeSet<String> {
+    let list = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, rest)| rest);
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    lines
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty() && *name != "help")
+        .map(String::from)
+        .collect()
+}
+
 /// The commands that `firstlight --help` lists.
 fn groups_of(help: &str) -> BTreeSet<String> {
     let (list, _) = help.split_once("Options:").unwrap();

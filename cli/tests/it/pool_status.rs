@@ -130,6 +130,10 @@ fn no_daemon_is_one_clear_message() {
         stderr.starts_with("error: no pool answers at /"),
         "{stderr}"
     );
+    assert!(
+        stderr.contains("`firstlight pool serve` starts one"),
+        "{stderr}"
+    );
     let document: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["schema"], "firstlight.error/1");
     assert_eq!(document["exit_code"], 10);

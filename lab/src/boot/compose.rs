@@ -76,7 +76,7 @@ pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) 
         System::Linux => boot_log::tell(&heard.log, &mut record),
         System::Image => {
             record.source.map = "the memory map the image was started with".into();
-            record.source.nodes = "what firmware told the image".into();
+            record.source.nodes = "firmware's tables, as the image read them".into();
             tell::tell(events, &mut record);
         }
     }

@@ -26,7 +26,7 @@ pub struct Request {
     pub extra: Vec<String>,
     /// QEMU, where it is not to be looked for.
     pub qemu: Option<PathBuf>,
-    /// A guest that is silent for so long hangs.
+    /// The boot fails if the guest prints nothing for this long.
     pub silence: Duration,
     /// What happens to its DIMMs.
     pub script: Option<Script>,

@@ -46,7 +46,7 @@ pub fn record_of_result(name: &str, content: &[u8]) -> Result<Record, ResultErro
     record.source.kind = "image".into();
     record.source.name = name.into();
     record.source.map = "the memory map that UEFI handed to the image".into();
-    record.source.nodes = "what firmware told the image".into();
+    record.source.nodes = "firmware's tables, as the image read them".into();
     record.source.kernel = Some(Kernel {
         kind: "image".into(),
         release: None,

@@ -311,7 +311,7 @@ fn log_affinity(log: &KernelLog) -> (&'static str, Affinity) {
         return ("SRAT rows", Affinity::Rows { entries, pins });
     }
     if log.node_ranges.is_empty() {
-        return ("nobody says: one node", Affinity::Nothing);
+        return ("no table of nodes: one node", Affinity::Nothing);
     }
     for row in &log.node_ranges {
         entries.push(memory_row(

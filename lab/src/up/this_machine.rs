@@ -35,7 +35,9 @@ pub fn this_machine() -> Result<Described, UpError> {
     let srat = machine.srat.filter(|srat| usable_srat(srat, &mut notes));
     let (nodes_from, affinity) = match srat {
         Some(srat) => ("ACPI SRAT".to_owned(), Affinity::Table(srat)),
-        None if machine.nodes.is_empty() => ("nobody says: one node".to_owned(), Affinity::Nothing),
+        None if machine.nodes.is_empty() => {
+            ("no table of nodes: one node".to_owned(), Affinity::Nothing)
+        }
         None => {
             let from = "/sys/devices/system/node".to_owned();
             (from, system_rows(&machine.nodes, &mut notes))

@@ -157,10 +157,13 @@ pub(super) fn timed_on_pool(
 /// Huge pages for `bytes`, until they are dropped.
 pub(super) fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::SetAside, Failure> {
     hugepages::SetAside::new(page.bytes(), bytes / page.bytes()).map_err(|error| {
+        let cure = match error.kind() {
+            io::ErrorKind::PermissionDenied => "run it as root, or with --page thp",
+            _ => "smaller --sizes, or --page thp, need less",
+        };
+        let need = Need { bytes, node: None };
         Failure::pool(format!(
-            "{} of {page} huge pages cannot be set aside: {error}; smaller --sizes, or --page thp, \
-             need less",
-            Need { bytes, node: None }
+            "{need} of {page} huge pages cannot be set aside: {error}; {cure}"
         ))
     })
 }
