@@ -7,12 +7,10 @@ MAKEFLAGS += --no-print-directory
 unexport MAKEFLAGS MFLAGS
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-# Arguments of `make run`, for example: make run ARGS="--shape memory=4T,nodes=8"
+# Arguments of `make run`, for example: make run ARGS="--no-browser"
 ARGS ?=
 # Words of the command line of `make stick`.
 APPEND ?= selftest
-# The machine that `make run` boots.
-BOOT ?= --memory 64G --nodes 2 --cpus 4
 # Seconds for each target of `make fuzz`.
 SECONDS ?= 60
 # Length of `make stress`.
@@ -50,16 +48,12 @@ help: ## release: this list
 setup: ## start: install what a build needs and nothing else
 	@scripts/setup.sh
 
-run: setup ## start: bring up this machine's memory map, then boot a machine; ARGS="..." and BOOT="..." change them
+run: setup ## start: firstlight demo: this machine's memory map, a machine beside a Linux, a slow boot; ARGS="--no-browser"
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
-	@cargo build --release --quiet -p firstlight-cli
-	@cargo run --release --quiet -p firstlight-cli -- up $(ARGS)
-	@echo
-	@if scripts/setup.sh qemu && scripts/setup.sh target $(BARE); then \
-	    cargo run --release --quiet -p firstlight-cli -- boot $(BOOT); \
-	else \
-	    echo "firstlight: without QEMU and the target $(BARE) no machine is booted; what is above is this machine's own" >&2; \
-	fi
+	@# On a terminal cargo shows how far it is.
+	@if [ -t 2 ]; then cargo build --release -p firstlight-cli; else cargo build --release --quiet -p firstlight-cli; fi
+	@scripts/setup.sh qemu && scripts/setup.sh target $(BARE) || true
+	@cargo run --release --quiet -p firstlight-cli -- demo $(ARGS)
 
 image: setup ## start: build the bare-metal image for all processors and its UEFI loader, docs/image.md
 	@echo "firstlight: the first build takes a minute or two" >&2

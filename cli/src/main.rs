@@ -9,7 +9,9 @@ mod bisect;
 mod blocks;
 mod boot;
 mod compare;
+mod demo;
 mod doctor;
+mod doors;
 mod failure;
 mod gate;
 mod groups;
@@ -43,6 +45,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Options),
     Up(up::Options),
     Boot(boot::Options),
     Watch(watch::Options),
@@ -86,12 +89,16 @@ Exit codes:
 fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
     let clock = Clock::start();
+    if std::env::args_os().len() <= 1 {
+        return doors::show();
+    }
     let matches = groups::listed(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut output = output::Output::new(&arguments.output);
     let result = match &arguments.command {
         Command::Bench(options) => bench::run(options, &mut output),
         Command::Up(options) => up::run(options, clock, &mut output),
+        Command::Demo(options) => demo::run(options, clock, &mut output),
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Watch(options) => watch::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),

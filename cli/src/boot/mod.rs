@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use firstlight_lab::boot::hotplug::{MOST_SLOTS, Script, ScriptError};
-use firstlight_lab::boot::{self, Machine, Processor, Request, Slots, Unwatched};
+use firstlight_lab::boot::{self, BootError, Machine, Processor, Request, Slots, Unwatched};
 use firstlight_lab::console;
 use firstlight_lab::matrix::Store;
 use firstlight_lab::record::Record;
@@ -242,12 +242,17 @@ impl Boots {
     }
 
     pub(crate) fn run(&self, request: &Request) -> Result<Record, Failure> {
+        self.boot(request).map_err(Failure::Boot)
+    }
+
+    /// As [`Boots::run`], with the lab's own error.
+    pub(crate) fn boot(&self, request: &Request) -> Result<Record, BootError> {
         if self.silent {
-            return boot::run(request, &self.stop, &mut Unwatched).map_err(Failure::Boot);
+            return boot::run(request, &self.stop, &mut Unwatched);
         }
         let mut progress = progress::Progress::new(self.prints_log);
         let result = boot::run(request, &self.stop, &mut progress);
         progress.finish();
-        result.map_err(Failure::Boot)
+        result
     }
 }

@@ -119,7 +119,7 @@ fn content(path: &Path) -> Result<Vec<u8>, FileError> {
 }
 
 /// Two logs, and one beside the other where both have times.
-fn two(logs: [(&Path, Result<Vec<u8>, FileError>); 2]) -> Report {
+pub(crate) fn two(logs: [(&Path, Result<Vec<u8>, FileError>); 2]) -> Report {
     let mut report = Report::default();
     let runs = logs.map(|(path, content)| {
         let name = path.display().to_string();

@@ -14,6 +14,7 @@ mod blocks;
 mod boot;
 mod common;
 mod compare;
+mod demo;
 mod doctor;
 mod documents;
 #[path = "../../../lab/tests/it/fake_qemu/mod.rs"]

@@ -367,7 +367,7 @@ fn wrong_usage_is_2_and_says_what_was_expected() {
         ),
         (&["up", "--colour"], "--color"),
         (&["down"], "subcommand"),
-        (&[], "Usage"),
+        (&["--json"], "Usage"),
     ] {
         let (code, stdout, stderr) = told(arguments);
         assert_eq!((code, stdout.as_str()), (2, ""), "{arguments:?}");
