@@ -257,6 +257,7 @@ proptest! {
 
     /// Without an end of demand or a pause, the stock reaches its target.
     #[test]
+    #[cfg_attr(miri, ignore = "long, and neither pace nor policy has unsafe code")]
     fn it_reaches_the_target(knobs in knobs(), unknown in 0..1u64 << 34, stock in 0..1u64 << 30) {
         let knobs = Knobs { wake_bytes: 4096, ..knobs };
         let (mut policy, mut seen) = (Policy::new(), Seen {
