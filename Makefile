@@ -110,7 +110,7 @@ coverage: setup ## long: which lines the tests reach; fails below the share that
 	@# The image is for other targets, which have no runtime that counts.
 	@cargo llvm-cov nextest --workspace --target $(HOST) --coverage-target-only --summary-only --fail-under-lines $(COVERAGE)
 
-verify: setup ## test: proves what docs/proofs.md says of the engine's words, prints the theorems; builds the prover the first time (a quarter of an hour)
+verify: setup ## test: proves what docs/proofs.md says, prints the theorems; builds the prover the first time (a quarter of an hour)
 	@command -v python3 >/dev/null || scripts/setup.sh debian python3
 	@proofs/verify.py prove
 

@@ -26,9 +26,13 @@ macro_rules! debug_assert {
 
 // As it ships, without a specification: nothing proven uses its functions.
 pub mod addr;
+// In the place of the processor's atomics.
+pub mod model;
+pub(crate) mod sync;
 
 pub mod frames {
     pub(crate) mod word {
+        pub(crate) mod bitmap;
         pub(crate) mod content;
         pub(crate) mod field;
         pub(crate) mod geometry;

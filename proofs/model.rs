@@ -6,10 +6,13 @@ use vstd::atomic_ghost::*;
 use vstd::prelude::*;
 use vstd::resource::Loc;
 use vstd::resource::map::GhostSubmap;
+use vstd::std_specs::bits::*;
 
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 
 verus! {
+
+broadcast use vstd::set_lib::range_set_properties;
 
 /// The right to use pages: made once for each page, never copied.
 pub type Held = GhostSubmap<int, ()>;
@@ -21,6 +24,11 @@ pub open spec fn bit(word: u64, i: int) -> bool { (word >> (i as u64)) & 1 == 1 
 pub open spec fn pages(base: int, word: u64) -> Set<int> {
     vstd::set_lib::set_int_range(base, base + 64).filter(|page: int| bit(word, page - base))
 }
+
+/// Taken on trust: that these return, and nothing of what.
+pub assume_specification[ u64::is_power_of_two ](word: u64) -> bool;
+pub assume_specification[ u64::count_ones ](word: u64) -> u32;
+pub assume_specification[ u64::wrapping_neg ](word: u64) -> u64;
 
 pub struct Free;
 
@@ -212,3 +220,22 @@ pub proof fn lemma_none(base: int, mine: u64, word: u64)
 }
 
 } // verus!
+
+/// For the engine's functions that are not proven: these have no contract, and nothing proven may use them.
+impl AtomicU64 {
+    pub fn compare_exchange(&self, _from: u64, _to: u64, _success: Ordering, _failure: Ordering) -> Result<u64, u64> {
+        unimplemented!()
+    }
+    pub fn store(&self, _word: u64, _order: Ordering) {
+        unimplemented!()
+    }
+    pub fn swap(&self, _word: u64, _order: Ordering) -> u64 {
+        unimplemented!()
+    }
+}
+
+impl core::fmt::Debug for AtomicU64 {
+    fn fmt(&self, _: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        unimplemented!()
+    }
+}

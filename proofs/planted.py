@@ -63,4 +63,54 @@ MISTAKES = {
         "if self.max_order() < max_order {",
         "if self.max_order() > max_order + 1 {",
     ),
+    "a block of a bitmap may start anywhere": (
+        WORD + "bitmap.rs",
+        "clear &= STARTS[order as usize];",
+        "clear &= STARTS[0];",
+    ),
+    "the mask of a row is one page short": (
+        WORD + "bitmap.rs",
+        "(!0 >> (64 - count)) << at",
+        "(!0 >> (65 - count)) << at",
+    ),
+    "a page that is taken clears the pages below it": (
+        WORD + "bitmap.rs",
+        "let new = seen | seen.wrapping_add(1);",
+        "let new = seen ^ seen.wrapping_add(1);",
+    ),
+    "a block that is taken frees the others of its word": (
+        WORD + "bitmap.rs",
+        "let new = seen | mask(at, count);",
+        "let new = mask(at, count);",
+    ),
+    "given pages are taken where only some of them are free": (
+        WORD + "bitmap.rs",
+        "|word| {\n            if word & bits == 0 {",
+        "|word| {\n            if word & bits != bits {",
+    ),
+    "a row that is not had gives back a word that it never took": (
+        WORD + "bitmap.rs",
+        "self.untake(pages.at, at);",
+        "self.untake(pages.at, next);",
+    ),
+    "of pages that two CPUs want at once both get all": (
+        WORD + "bitmap.rs",
+        "(wanted & !old, old | wanted == !0)",
+        "(wanted, old | wanted == !0)",
+    ),
+    "pages are given back the wrong way round": (
+        WORD + "bitmap.rs",
+        "|word| {\n            if word & bits == bits {\n                Some(word & !bits)",
+        "|word| {\n            if word & bits == bits {\n                Some(word & bits)",
+    ),
+    "blocks of 128 pages are looked for at every word": (
+        WORD + "bitmap.rs",
+        "at += 1 << order;",
+        "at += 64;",
+    ),
+    "a change that another CPU was faster than counts as made": (
+        "engine/src/sync.rs",
+        "Err(now) => old = now,",
+        "Err(_) => return Ok((old, new)),",
+    ),
 }

@@ -13,6 +13,12 @@ A specification is Rust with headings:
     //@ fn Giant::free                          clauses of the contract
     //@ fn Giant::free, before: let x           `proof { }` before the line that begins so
     //@ fn Giant::free, loop: while x           clauses of that loop
+    //@ fn find_block, turns: for _             likewise, with a name for how many turns there were
+    //@ fn Bitmap::give, closure: let x         clauses of the closure that the line begins
+    //@ fn Bitmap::give, holds                  it is given what its caller holds, which is ghost,
+    //@ fn Bitmap::give, passes: let x          and passes it on in the call that ends with that line
+    //@ fn Bitmap::take, waits                  that its loops end is not proven
+    //@ atomics                                 those of the prover, proofs/model.rs, in the place of the processor's
     //@ const FREE                              clauses of a constant
     //@ external fn Giant::fmt                  not proven, nor used by what is
     //@ items                                   specification and proof functions
@@ -62,9 +68,10 @@ def check_clauses(where, text):
 
 def check_proof(where, text):
     rest = plain(text).strip()
+    rest = re.sub(r"^(let ghost \w+ = [^;{]*;\s*)*", "", rest)
     while rest:
         if not rest.startswith("proof {"):
-            refuse(where, "expected `proof { ... }` and nothing else")
+            refuse(where, "expected `let ghost x = ...;`, then `proof { ... }` and nothing else")
         depth, end = 0, None
         for at, char in enumerate(rest):
             depth += (char == "{") - (char == "}")
@@ -91,7 +98,7 @@ def check_items(where, text):
 
 class Spec:
     def __init__(self, path):
-        self.path, self.file = path, None
+        self.path, self.file, self.atomics = path, None, False
         self.contracts, self.inside, self.external, self.items = {}, [], set(), []
         self.kinds = {}
         head, body, line = None, [], 0
@@ -112,13 +119,18 @@ class Spec:
         elif words[0] == "items":
             check_items(where, body)
             self.items.append(body)
+        elif words[0] == "atomics":
+            self.atomics = True
         elif words[0] == "external":
             self.external.add(" ".join(words[1:]))
         elif words[0] in ("fn", "const") and "," in head:
             name, _, rest = head[len(words[0]) + 1 :].partition(", ")
             kind, _, anchor = rest.partition(": ")
-            if kind == "loop":
+            if kind in ("loop", "turns", "closure"):
                 check_clauses(where, body)
+            elif kind in ("holds", "waits", "passes"):
+                if body.strip():
+                    refuse(where, f"nothing may stand below `{kind}`")
             elif kind in ("before", "after"):
                 check_proof(where, body)
             else:
@@ -190,6 +202,17 @@ def weave(spec, root):
         head = re.sub(r"-> (.*)$", r"-> (out: \1)", head)
         instead[opens] = f"{head}\n{clauses}\n{indent}{{"
     for name, kind, anchor, text, where in spec.inside:
+        if kind in ("holds", "waits"):
+            first, opens, last, _ = item_of(name, where)
+            if kind == "waits":
+                before.setdefault(first, []).append("#[verifier::exec_allows_no_decreases_clause]")
+                continue
+            # A parameter that is no more when ghost code is erased.
+            row, head = next((row, instead.get(row, lines[row])) for row in (opens,))
+            comma = "" if lines[row - 1].endswith(",") and lines[row].startswith(")") else ", "
+            at = head.index(") ->") if ") ->" in head else head.index(")")
+            instead[row] = f"{head[:at]}{comma}Tracked(held): Tracked<&mut Held>{head[at:]}"
+            continue
         first, opens, last, _ = item_of(name, where)
         if CONST.match(lines[first]):
             continue
@@ -201,11 +224,23 @@ def weave(spec, root):
             before.setdefault(row, []).append(text)
         elif kind == "after":
             after.setdefault(row, []).append(text)
+        elif kind == "passes":
+            line = instead.get(row, lines[row])
+            at = line.rindex(")")
+            instead[row] = f"{line[:at]}, Tracked(&mut *held){line[at:]}"
+        elif kind == "closure":
+            head, found, rest = lines[row].partition("|word| {")
+            if not found or rest:
+                refuse(where, f"no closure `|word| {{` begins with `{anchor}`")
+            instead[row] = f"{head}|word: u64| -> (out: Option<u64>)\n{text}\n{{"
         else:
             if not lines[row].endswith(" {"):
                 refuse(where, f"`{anchor}` is no loop")
             indent = re.match(" *", lines[row])[0]
-            instead[row] = f"{lines[row][:-2]}\n{text}\n{indent}{{"
+            line = instead.get(row, lines[row])
+            if kind == "turns":
+                line = line.replace(" in ", " in turns: ", 1)
+            instead[row] = f"{line[:-2]}\n{text}\n{indent}{{"
     for name in spec.external:
         word, _, rest = name.partition(" ")
         if word == "fn" or word == "const" and rest != "_: ()":
@@ -223,6 +258,8 @@ def weave(spec, root):
             out += ["use vstd::prelude::*;", "verus! {"]
         out += before.get(row, [])
         line = instead.get(row, line)
+        if spec.atomics and line and line.startswith("pub(crate) use core::sync::atomic::"):
+            line = line.replace("core::sync::atomic::", "crate::model::")
         if line is not None:
             out.append(line)
         out += after.get(row, [])
@@ -248,7 +285,8 @@ def weave_all(out, root):
         to.write_text(text)
     for name in AS_IT_SHIPS:
         shutil.copyfile(HERE.parent / name, out / name)
-    shutil.copyfile(HERE / "lib.rs", out / "engine/src/lib.rs")
+    for name in ["lib.rs", "model.rs"]:
+        shutil.copyfile(HERE / name, out / "engine/src" / name)
     return kinds
 
 

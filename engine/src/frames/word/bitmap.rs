@@ -90,6 +90,14 @@ const fn mask(at: u32, count: u32) -> u64 {
     (!0 >> (64 - count)) << at
 }
 
+/// Of pages `at..end`, those in the word that the first lies in: their bits there, and where the others begin.
+#[inline]
+const fn first_word(at: u32, end: u32) -> (u64, u32) {
+    let after = at / 64 * 64 + 64;
+    let next = if after < end { after } else { end };
+    (mask(at % 64, next - at), next)
+}
+
 /// The words that `pages` lie in, by the position of a page in each, with their bits there.
 #[inline]
 fn words(pages: Pages) -> impl Iterator<Item = (u32, u64)> {
@@ -114,7 +122,7 @@ fn lowest(word: u64, count: u32) -> u64 {
     let (mut left, mut taken) = (word, 0);
     for _ in 0..count {
         taken |= left & left.wrapping_neg();
-        left &= left - 1;
+        left &= left.wrapping_sub(1);
     }
     taken
 }
@@ -123,13 +131,17 @@ fn lowest(word: u64, count: u32) -> u64 {
 #[inline]
 fn find_block(word: u64, order: u8) -> Option<u32> {
     let mut clear = !word;
-    let mut block = 1;
+    let mut block: u32 = 1;
     for _ in 0..order {
         clear &= clear >> block;
         block *= 2;
     }
-    clear &= STARTS[usize::from(order)];
-    (clear != 0).then(|| clear.trailing_zeros())
+    clear &= STARTS[order as usize];
+    if clear == 0 {
+        None
+    } else {
+        Some(clear.trailing_zeros())
+    }
 }
 
 /// No less than the order of the largest block of clear bits that holds page `at`
@@ -173,7 +185,8 @@ impl Bitmap {
     /// Takes any page, if one is seen.
     #[inline(always)]
     pub(crate) fn take_page(&self) -> Result<TakenAt, NoBlock> {
-        for (index, word) in (0u32..).zip(&self.0) {
+        for index in 0..BITMAP_WORDS {
+            let word = &self.0[index];
             let mut seen = word.load(Ordering::Acquire);
             while seen != !0 {
                 // With its lowest clear bit set.
@@ -184,7 +197,7 @@ impl Bitmap {
                 match swap {
                     Ok(_) => {
                         return Ok(TakenAt {
-                            at: index * 64 + (!seen).trailing_zeros(),
+                            at: index as u32 * 64 + (!seen).trailing_zeros(),
                             filled: new == !0,
                             undone: false,
                         });
@@ -202,7 +215,8 @@ impl Bitmap {
         if order > WORD_ORDER {
             return self.take_any_words(order, count);
         }
-        for (index, word) in (0u32..).zip(&self.0) {
+        for index in 0..BITMAP_WORDS {
+            let word = &self.0[index];
             let mut seen = word.load(Ordering::Acquire);
             while let Some(at) = find_block(seen, order) {
                 let new = seen | mask(at, count);
@@ -212,7 +226,7 @@ impl Bitmap {
                 match swap {
                     Ok(_) => {
                         return Ok(TakenAt {
-                            at: index * 64 + at,
+                            at: index as u32 * 64 + at,
                             filled: new == !0,
                             undone: false,
                         });
@@ -226,14 +240,16 @@ impl Bitmap {
 
     fn take_any_words(&self, order: u8, count: u32) -> Result<TakenAt, NoBlock> {
         let mut none = NoBlock { undone: false };
-        for at in (0..HUGE_FRAMES).step_by(1 << order) {
+        let mut at = 0;
+        while at < HUGE_FRAMES {
             match self.take_words(Pages { at, count }) {
                 Ok(taken) => {
                     let undone = none.undone;
                     return Ok(TakenAt { undone, ..taken });
                 }
-                Err(NoBlock { undone }) => none.undone |= undone,
+                Err(NoBlock { undone }) => none.undone = none.undone || undone,
             }
+            at += 1 << order;
         }
         Err(none)
     }
@@ -246,7 +262,11 @@ impl Bitmap {
         }
         let bits = mask(at % 64, count);
         let taken = update_u64(self.word(at), |word| {
-            (word & bits == 0).then_some(word | bits)
+            if word & bits == 0 {
+                Some(word | bits)
+            } else {
+                None
+            }
         });
         match taken {
             Ok((_, new)) => Ok(TakenAt {
@@ -261,30 +281,46 @@ impl Bitmap {
     #[inline(never)]
     fn take_words(&self, pages: Pages) -> Result<TakenAt, NoBlock> {
         // Look first, so that pages that can't be had are not touched.
-        if words(pages).any(|(at, bits)| self.word_at(at) & bits != 0) {
+        if self.is_any_set(pages) {
             return Err(NoBlock { undone: false });
         }
-        let mut last = 0;
-        for (taken, bits) in words(pages) {
-            let set = |word| (word & bits == 0).then_some(word | bits);
-            match update_u64(self.word(taken), set) {
+        let end = pages.at + pages.count;
+        let (mut at, mut last) = (pages.at, 0);
+        while at < end {
+            let (bits, next) = first_word(at, end);
+            let taken = update_u64(self.word(at), |word| {
+                if word & bits == 0 {
+                    Some(word | bits)
+                } else {
+                    None
+                }
+            });
+            match taken {
                 Ok((_, new)) => last = new,
                 Err(_) => {
-                    // Not a store: a call that finds nothing writes the word as it was, and the model
-                    // checker orders only read-modify-writes of several CPUs.
-                    for (at, bits) in words(pages).take_while(|&(at, _)| at < taken) {
-                        self.word(at).fetch_and(!bits, Ordering::SeqCst);
-                    }
-                    let undone = taken > pages.at;
+                    self.untake(pages.at, at);
+                    let undone = at > pages.at;
                     return Err(NoBlock { undone });
                 }
             }
+            at = next;
         }
         Ok(TakenAt {
             at: pages.at,
             filled: last == !0,
             undone: false,
         })
+    }
+
+    /// Gives back pages `at..end`, which were just taken.
+    fn untake(&self, mut at: u32, end: u32) {
+        while at < end {
+            let (bits, next) = first_word(at, end);
+            // Not a store: a call that finds nothing writes the word as it was, and the model
+            // checker orders only read-modify-writes of several CPUs.
+            self.word(at).fetch_and(!bits, Ordering::SeqCst);
+            at = next;
+        }
     }
 
     /// Takes as many pages of word `index` as are free and wanted, `most` at most.
@@ -322,13 +358,19 @@ impl Bitmap {
         }
         let bits = mask(at % 64, count);
         let given = update_u64(self.word(at), |word| {
-            (word & bits == bits).then_some(word & !bits)
+            if word & bits == bits {
+                Some(word & !bits)
+            } else {
+                None
+            }
         });
-        let (_, new) = given.map_err(|_| NotSet { given: 0 })?;
-        Ok(Given {
-            word: new,
-            row: Some(pages),
-        })
+        match given {
+            Ok((_, new)) => Ok(Given {
+                word: new,
+                row: Some(pages),
+            }),
+            Err(_) => Err(NotSet { given: 0 }),
+        }
     }
 
     /// Fails with some words given back only if another CPU frees the same pages just then.
@@ -338,12 +380,23 @@ impl Bitmap {
         if !self.all_set(pages) {
             return Err(NotSet { given: 0 });
         }
-        let mut last = 0;
-        for (at, bits) in words(pages) {
-            let clear = |word| (word & bits == bits).then_some(word & !bits);
+        let end = pages.at + pages.count;
+        let (mut at, mut last) = (pages.at, 0);
+        while at < end {
+            let (bits, next) = first_word(at, end);
             let given = at - pages.at;
-            let cleared = update_u64(self.word(at), clear);
-            (_, last) = cleared.map_err(|_| NotSet { given })?;
+            let cleared = update_u64(self.word(at), |word| {
+                if word & bits == bits {
+                    Some(word & !bits)
+                } else {
+                    None
+                }
+            });
+            match cleared {
+                Ok((_, new)) => last = new,
+                Err(_) => return Err(NotSet { given }),
+            }
+            at = next;
         }
         Ok(Given {
             word: last,
@@ -355,10 +408,14 @@ impl Bitmap {
     /// allocated, and what came of it.
     pub(crate) fn give_some(&self, index: usize, bits: u64) -> (u64, Given) {
         let old = self.0[index].fetch_and(!bits, Ordering::SeqCst);
-        let row = bits.is_power_of_two().then(|| Pages {
-            at: bits.trailing_zeros(),
-            count: 1,
-        });
+        let row = if bits.is_power_of_two() {
+            Some(Pages {
+                at: bits.trailing_zeros(),
+                count: 1,
+            })
+        } else {
+            None
+        };
         let given = Given {
             word: old & !bits,
             row,
@@ -451,7 +508,30 @@ impl Bitmap {
 
     /// Whether all of these pages are allocated.
     pub(crate) fn all_set(&self, pages: Pages) -> bool {
-        words(pages).all(|(at, bits)| self.word_at(at) & bits == bits)
+        let end = pages.at + pages.count;
+        let mut at = pages.at;
+        while at < end {
+            let (bits, next) = first_word(at, end);
+            if self.word_at(at) & bits != bits {
+                return false;
+            }
+            at = next;
+        }
+        true
+    }
+
+    /// Whether any of these pages is allocated.
+    fn is_any_set(&self, pages: Pages) -> bool {
+        let end = pages.at + pages.count;
+        let mut at = pages.at;
+        while at < end {
+            let (bits, next) = first_word(at, end);
+            if self.word_at(at) & bits != 0 {
+                return true;
+            }
+            at = next;
+        }
+        false
     }
 
     /// Whether page `at` is allocated.
