@@ -171,7 +171,8 @@
     ensures
         self.says().known == 0 ==> out == Some(Content::Unknown),
         self.says().known > 0 && self.says().opened == 1 && self.says().stale == 0 ==> out is None,
-        self.says().known > 0 && (self.says().opened == 0 || self.says().stale == 1) ==> out is Some,
+        self.says().known > 0 && (self.says().opened == 0 || self.says().stale == 1) ==>
+            out == Some(super::content::content_of(self.says().contents)),
 //@ fn Giant::content, before: if self
         proof { lemma_fits(self.0); }
 //@ fn Giant::is_unwritten
@@ -193,6 +194,9 @@
     ensures
         self.keeps() && (any_content || self.says().known == 0) ==>
             out == (self.says().state == 1 || self.says().state == 3 && self.says().free > 0),
+        // One of unknown content: as `may_hold` says.
+        self.keeps() && !any_content && self.says().known > 0 ==> out == (if self.says().state == 1 {
+            self.says().known < HUGES } else { self.says().free > self.says().known }),
 //@ fn Giant::is_used_up
     ensures self.keeps() ==> out == (self.says().state == 4 || self.says().state == 3 && self.says().free == 0
         && self.says().unmovable == 0 && self.says().movable == 0),
