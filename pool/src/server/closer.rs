@@ -1,10 +1,11 @@
 //! The threads that close what clients can hold open, so that the serving thread never does: their
-//! sockets and lease pipes.
+//! sockets, and what they were sent, lease pipes and memory.
 //!
 //! What a client sent and nobody read is closed with its socket, descriptors among it, and the last
 //! copy of a descriptor can take as long as the client likes: a TCP socket with `SO_LINGER` waits
 //! for its other end, a file system in user space for its server. So can a pipe, while a process
-//! that writes to it waits for memory. A wait that a signal ends is ended after [`PATIENCE`]; a
+//! that writes to it waits for memory; and of a file that a client has locked each copy, while another
+//! process reads `/proc/locks`. A wait that a signal ends is ended after [`PATIENCE`]; a
 //! thread that goes on waiting is left to itself, and another one takes its place. There are two such
 //! places, and a user's descriptors are closed one after the other: no user is in both, so what one
 //! makes wait is nothing that another waits for, also where no thread can be had any more. A socket counts for its
@@ -256,9 +257,9 @@ impl Closer {
         }
     }
 
-    /// Closes an end of a user's lease pipe soon.
-    pub(super) fn close_pipe(&self, user: u32, pipe: OwnedFd) {
-        self.add(user, false, pipe);
+    /// Closes soon what a user was sent, its memory or an end of its lease pipe, or the other end.
+    pub(super) fn close_sent(&self, user: u32, descriptor: OwnedFd) {
+        self.add(user, false, descriptor);
     }
 
     fn add(&self, user: u32, counts: bool, descriptor: OwnedFd) {
@@ -382,14 +383,14 @@ mod tests {
         let held = HELD.lock().unwrap();
         let (pipe, _writes) = rustix::pipe::pipe().unwrap();
         for _ in 0..=MOST {
-            closer.close_pipe(1, pipe.try_clone().unwrap());
+            closer.close_sent(1, pipe.try_clone().unwrap());
         }
         assert!(closer.is_behind());
         assert_eq!(closer.unclosed(1), 0, "a pipe is no connection");
         // Without a look, as where no other thread can be had.
         for user in [2, 3, 2, NOBODY] {
             let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-            closer.close_pipe(user, ours.into());
+            closer.close_sent(user, ours.into());
             assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);
         }
         let mut looks = 0;

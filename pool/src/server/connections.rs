@@ -280,10 +280,10 @@ impl Connections {
         let (source, socket) = (Source::Connection(id), &connection.socket);
         match sent {
             Ok(()) => {
-                // The client has the same pipe by now, and may have it in an `epoll` that makes the
-                // last close wait for as long as it likes.
-                if let Some(pipe) = unsent.descriptors.pop() {
-                    self.closer.close_pipe(connection.peer.user, pipe);
+                // The client has the same by now. It may have the pipe in an `epoll` that makes the last close wait for
+                // as long as it likes, and a lock on the memory: then a close waits for whoever reads `/proc/locks`.
+                for descriptor in unsent.descriptors.drain(..) {
+                    self.closer.close_sent(connection.peer.user, descriptor);
                 }
                 if !connection.reading {
                     connection.reading = true;
@@ -367,7 +367,7 @@ mod tests {
 
     /// The client may have a copy by then that makes the daemon's close, the last one, wait.
     #[test]
-    fn the_pipe_that_was_sent_is_closed_by_a_thread_that_may_wait() {
+    fn what_was_sent_is_closed_by_a_thread_that_may_wait() {
         let closer = Rc::new(Closer::new().unwrap());
         let mut connections = Connections::new(&Limits::default(), Rc::clone(&closer));
         let kind = SocketType::SEQPACKET;
@@ -400,7 +400,11 @@ mod tests {
         });
         assert_eq!(sent, Sent::Yes);
         drop(packet::receive(&client, 1 << 16, 2).unwrap());
-        assert_eq!(closer.given(), 1, "the serving thread closed it");
+        assert_eq!(
+            closer.given(),
+            2,
+            "the serving thread closed the pipe, or the memory"
+        );
         while !is_over(&read) {
             std::thread::yield_now();
         }

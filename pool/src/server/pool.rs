@@ -342,7 +342,7 @@ impl Pool {
         if let Some(pipe) = self.ends.remove(serial) {
             let uid = self.journal.record(serial).map(|record| record.uid);
             let user = uid.map_or(NOBODY, |uid| self.user_of(uid));
-            self.closer.close_pipe(user, pipe.into_descriptor());
+            self.closer.close_sent(user, pipe.into_descriptor());
         }
     }
 
