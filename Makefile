@@ -80,7 +80,7 @@ test-workspace: setup
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@scripts/setup.sh tool cargo-nextest || echo "firstlight: without cargo-nextest the tests of a crate run after those of another" >&2
 	@if command -v cargo-nextest >/dev/null; then \
-	    scripts/skipped.sh scripts/boots/kept.sh cargo nextest run --workspace --test-threads $$(($$(nproc) + 1)) $(if $(CI),--profile ci); \
+	    scripts/skipped.sh scripts/boots/kept.sh cargo nextest run --workspace $(if $(CI),--profile ci); \
 	else \
 	    scripts/skipped.sh scripts/boots/kept.sh cargo test --quiet --workspace --lib --bins --tests; \
 	fi

@@ -7,8 +7,9 @@
 use super::ready;
 use std::ffi::{CStr, CString};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
 /// The other end.
@@ -140,14 +141,25 @@ const SO_PEERPIDFD: libc::c_int = 77;
 /// The cgroup of the process that connected, if it still lives.
 fn cgroup(socket: BorrowedFd<'_>, pid: u32) -> Option<String> {
     let process = peer_process(socket)?;
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let text = process_file(pid, "cgroup")?;
     // Of a process whose first thread has ended, the kernel names a cgroup that the others are not in.
-    let state = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let state = process_file(pid, "stat")?;
     if has_ended(&state)? {
         return None;
     }
     // Still alive after the file was read: the number was its own all the time.
     is_alive(&process).then(|| path_of(&text)).flatten()
+}
+
+/// What a process's file says; nothing if that has to be waited for: these files are the process's
+/// own user's, who may have a lease on them, which an open breaks after 45 s.
+fn process_file(pid: u32, name: &str) -> Option<String> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let mut file = options.open(format!("/proc/{pid}/{name}")).ok()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// A descriptor of the very process that connected, whatever its number means now.
@@ -311,6 +323,24 @@ mod tests {
         let mut seen = peer.groups.clone();
         seen.sort_unstable();
         assert_eq!(seen, groups);
+    }
+
+    #[test]
+    fn a_process_that_has_a_lease_on_its_files_is_not_waited_for() {
+        let process = std::process::id();
+        assert!(process_file(process, "cgroup").is_some());
+        let held = fs::File::open(format!("/proc/{process}/cgroup")).unwrap();
+        // Whoever opens it has the kernel send us a signal: one that is ignored, not one that ends us.
+        const F_SETSIG: libc::c_int = 10;
+        // SAFETY: both calls take integers alone.
+        let is_leased = unsafe {
+            libc::fcntl(held.as_raw_fd(), F_SETSIG, libc::SIGURG);
+            libc::fcntl(held.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0
+        };
+        // A kernel that refuses such a lease needs nothing here. One that is waited for is read after 45 s.
+        assert!(!is_leased || process_file(process, "cgroup").is_none());
+        drop(held);
+        assert!(process_file(process, "cgroup").is_some());
     }
 
     #[test]
