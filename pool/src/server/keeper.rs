@@ -56,6 +56,10 @@ impl Received {
 /// the unit says (`FileDescriptorStoreMax=`).
 const MOST_KEPT: usize = 32_768;
 
+/// Bytes of their names, each with a colon. The manager joins all into one variable of the next daemon's, and
+/// the kernel starts no program with one of 128 KiB or more; the rest is for its own name and the socket's.
+const MOST_NAMES_BYTES: usize = 124 << 10;
+
 /// Whether and how descriptors are kept.
 #[derive(Debug)]
 pub(super) struct Keeper {
@@ -63,6 +67,7 @@ pub(super) struct Keeper {
     most: usize,
     /// Names under which something is kept.
     kept: BTreeSet<String>,
+    names_bytes: usize,
     /// Descriptors that were not given to the manager for want of room.
     refused: u64,
 }
@@ -74,6 +79,7 @@ impl Keeper {
             on: service::is_there(),
             most: service::most_kept().unwrap_or(MOST_KEPT),
             kept: BTreeSet::new(),
+            names_bytes: 0,
             refused: 0,
         }
     }
@@ -82,9 +88,8 @@ impl Keeper {
         if !self.on {
             return;
         }
-        let room = self.kept.len() < self.most || self.kept.contains(&name);
-        if room && service::keep(&name, file.as_fd()).is_ok() {
-            self.kept.insert(name);
+        if self.has_room(&name) && service::keep(&name, file.as_fd()).is_ok() {
+            self.insert(name);
         } else {
             self.refused += 1;
         }
@@ -94,7 +99,21 @@ impl Keeper {
         // Also what an earlier daemon gave it.
         if self.on {
             let _ = service::keep_no_more(name);
-            self.kept.remove(name);
+            if self.kept.remove(name) {
+                self.names_bytes -= name.len() + 1;
+            }
+        }
+    }
+
+    fn has_room(&self, name: &str) -> bool {
+        let fits = self.names_bytes + name.len() < MOST_NAMES_BYTES;
+        fits && self.kept.len() < self.most || self.kept.contains(name)
+    }
+
+    fn insert(&mut self, name: String) {
+        let bytes = name.len() + 1;
+        if self.kept.insert(name) {
+            self.names_bytes += bytes;
         }
     }
 
@@ -104,7 +123,7 @@ impl Keeper {
         (refused > 0).then(|| {
             format!(
                 "the service manager keeps {} descriptors and no more: {refused} slabs would be unknown or \
-                 zeroed again after a restart (FileDescriptorStoreMax=)",
+                 zeroed again after a restart (FileDescriptorStoreMax=, and names of 124 KiB)",
                 self.kept.len()
             )
         })
@@ -149,7 +168,7 @@ impl Keeper {
     /// The manager has had this from an earlier daemon.
     pub(super) fn had_lease(&mut self, serial: Serial) {
         if self.on {
-            self.kept.insert(lease_name(serial));
+            self.insert(lease_name(serial));
         }
     }
 }
@@ -207,11 +226,41 @@ mod tests {
             on: true,
             most: 2,
             kept: BTreeSet::new(),
+            names_bytes: 0,
             refused: 0,
         };
         keeper.had_lease(7);
         keeper.had_lease(8);
         keeper.forget_lease(7);
         assert_eq!(keeper.kept, BTreeSet::from([lease_name(8)]));
+    }
+
+    /// Linux refuses a program a variable of 32 pages or more.
+    #[test]
+    fn a_daemon_can_be_started_with_the_names_of_all_that_is_kept() {
+        let mut keeper = Keeper {
+            on: true,
+            most: MOST_KEPT,
+            kept: BTreeSet::new(),
+            names_bytes: 0,
+            refused: 0,
+        };
+        for serial in 123_456.. {
+            let name = lease_name(serial);
+            if !keeper.has_room(&name) {
+                break;
+            }
+            keeper.insert(name);
+        }
+        assert!(keeper.kept.len() > 8_000, "{}", keeper.kept.len());
+        let names = Vec::from_iter(keeper.kept.clone()).join(":");
+        let started = std::process::Command::new("true")
+            .env("LISTEN_FDNAMES", names + ":firstlight-pool.socket")
+            .status();
+        assert!(started.unwrap().success());
+        for name in keeper.kept.clone() {
+            keeper.forget_as(&name);
+        }
+        assert_eq!(keeper.names_bytes, 0);
     }
 }
