@@ -33,8 +33,12 @@ pub fn unnamed(name: &CStr, huge_page_bytes: Option<u64>) -> io::Result<OwnedFd>
 /// # Errors
 /// The operating system's refusal; `/proc` must be mounted.
 pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
+    opening(file, OFlags::empty())
+}
+
+fn opening(file: impl AsFd, more: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
@@ -51,9 +55,7 @@ pub fn own_opening(file: impl AsFd) -> io::Result<OwnedFd> {
     if rustix::fs::fcntl_getfl(&file)?.contains(OWN) {
         return file.as_fd().try_clone_to_owned();
     }
-    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OWN;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    opening(file, OWN)
 }
 
 /// Whether `file`, opened by path, by [`reopen`] or by [`own_opening`], is the only such opening of

@@ -220,15 +220,19 @@ pub(super) fn class_of(keys: &[Key], bytes: u64, block_bytes: u64) -> Option<Key
 mod tests {
     use super::*;
 
+    /// One that may have so many descriptors kept, and has none.
+    fn keeper(most: usize) -> Keeper {
+        let on = true;
+        Keeper {
+            on,
+            most,
+            ..Keeper::new()
+        }
+    }
+
     #[test]
     fn of_a_lease_that_is_forgotten_no_descriptor_is_kept() {
-        let mut keeper = Keeper {
-            on: true,
-            most: 2,
-            kept: BTreeSet::new(),
-            names_bytes: 0,
-            refused: 0,
-        };
+        let mut keeper = keeper(2);
         keeper.had_lease(7);
         keeper.had_lease(8);
         keeper.forget_lease(7);
@@ -238,13 +242,7 @@ mod tests {
     /// Linux refuses a program a variable of 32 pages or more.
     #[test]
     fn a_daemon_can_be_started_with_the_names_of_all_that_is_kept() {
-        let mut keeper = Keeper {
-            on: true,
-            most: MOST_KEPT,
-            kept: BTreeSet::new(),
-            names_bytes: 0,
-            refused: 0,
-        };
+        let mut keeper = keeper(MOST_KEPT);
         for serial in 123_456.. {
             let name = lease_name(serial);
             if !keeper.has_room(&name) {
