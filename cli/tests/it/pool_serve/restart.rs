@@ -91,6 +91,9 @@ fn managed(source: &str, kill: bool) {
     until("it was taken away again", || free_pages() == settled);
     drop(revoked);
     until("its charge is credited", || !is_over_quota(&daemon));
+    until("what that was asked with is over", || {
+        daemon.status().leases.len() == 2
+    });
 
     // A lease ends by its old name, and by its pipe.
     assert_eq!(memory.first_nonzero(), Some(7));
