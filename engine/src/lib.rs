@@ -37,7 +37,7 @@
 //! [`frames::Frames`] (module `x86_64`).
 //!
 //! The way from firmware's memory map to an allocator is [`start()`]; `docs/kernel.md` of the
-//! repository is the guide for kernel authors.
+//! repository is the guide for kernel authors: ten lines first, and what may be called from where.
 #![cfg_attr(not(firstlight_loom), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -35,6 +35,16 @@ pub struct Readme;
 #[doc = include_str!("../../docs/kernel.md")]
 pub struct Kernel;
 
+/// Those of docs/kernel-memory.md, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/kernel-memory.md")]
+pub struct KernelMemory;
+
+/// The examples of docs/kernel-cpus.md compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/kernel-cpus.md")]
+pub struct KernelCpus;
+
 /// The example of docs/blocks.md compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/blocks.md")]

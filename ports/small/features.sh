@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What each feature of the engine costs a kernel, as the rows of a table of docs/kernel.md: the least kernel's code with it
+# What each feature of the engine costs a kernel, as the rows of a table of docs/kernel-features.md: the least kernel's code with it
 # (opt-level z, link-time optimisation; ports/small/run.sh has its limit), a CPU's cell, the tables of a span of 1 GiB,
 # and the instructions of an allocation and its free (opt-level 3).
 set -euo pipefail

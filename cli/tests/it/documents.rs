@@ -312,6 +312,24 @@ fn the_readme_is_short_and_a_beginning() {
     }
 }
 
+#[test]
+fn the_guide_for_kernels_is_in_pages_that_are_read_in_one_go() {
+    let pages: Vec<PathBuf> = documents()
+        .into_iter()
+        .filter(|path| path.to_string_lossy().starts_with("docs/kernel"))
+        .collect();
+    assert!(pages.len() >= 4, "{pages:?}");
+    for page in pages {
+        let bytes = read(&page).len();
+        assert!(bytes < 12 * 1024, "{}: {bytes} bytes", page.display());
+    }
+    // What may be called from where comes right after the first code.
+    let text = read("docs/kernel.md");
+    let (_, after) = text.split_once("```rust").unwrap();
+    let heading = after.split("\n## ").nth(1).unwrap();
+    assert!(heading.starts_with("What may be called from where"));
+}
+
 /// Where GitHub lets a heading be linked to.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));

@@ -30,6 +30,62 @@
 //! [`Frames::adopt`], which change one list. So an interrupt handler must not call
 //! the allocator if it may have interrupted a call on its own CPU.
 //!
+//! # Movable memory, and ranges that are emptied
+//!
+//! Request movable content with `movable()`: both mobilities are in one huge frame only when there is no other
+//! choice, and the rest of memory stays in large pieces. To empty a range, for hot-remove or a gigantic page,
+//! isolate it (`Frames::isolate`), move the content of `Isolation::first_in_use`, and `Isolation::take` the
+//! range, or `Isolation::offline` it (`docs/hotplug.md` of the repository). An unused frame reported there is in a per-CPU cache: its CPU frees it at its next call, or when
+//! interrupted for `Cpu::poll`. Reserved frames count as in use, the allocator's own tables too, which cannot be
+//! moved. They are high in each node; `frames.layout().early()` lists them, in `reserved` and by owner in
+//! `owners`. So a loop that empties a range needs an end.
+//!
+//! `Frames::isolate`, `allocate_range`, `allocate_frames`, `allocate_bulk` bypass the cache of the calling CPU. The
+//! first always, the others when frames are missing, request a drain of all CPUs; the caller's own cannot drain in
+//! the middle of a call, so `drain` it first, or call `Cpu::allocate_frames`. `allocate_bulk` and `free_bulk` allocate
+//! and free many blocks of one order at a time; when memory runs out, the count is too low, which is no error.
+//!
+//! # Ranges, and blocks that free themselves
+//!
+//! `allocate_range` allocates a given range, of any length and across nodes; `allocate_frames` finds any number of
+//! frames in a row, with any alignment, beyond 1 GiB too; `free_frames` frees either, whole or in parts. A kernel
+//! that wants its blocks freed when they are dropped wraps them in `Owned`; with a `Deallocate` of no size the
+//! handle is as large as its two numbers.
+//!
+//! ```
+//! use firstlight::addr::{Frame, FrameRange, Order};
+//! use firstlight::frames::{AllocError, Frames, Deallocate, Owned, Request};
+//! use firstlight::node::NodeId;
+//! use std::sync::OnceLock; // a kernel has a cell of its own that is written once
+//!
+//! /// Memory of a guest: whole giant frames of one node.
+//! pub fn guest(frames: &Frames<'_>, node: NodeId, gib: u64) -> Result<FrameRange, AllocError> {
+//!     let giant = Order::GIANT.frames();
+//!     let here = Request::new(Order::PAGE).on(node).this_node_only();
+//!     frames.allocate_frames(gib.saturating_mul(giant), giant, here)
+//! }
+//!
+//! /// Frees blocks of this kernel's allocator; of no size.
+//! #[derive(Clone, Copy)]
+//! pub struct Kernel;
+//!
+//! /// The allocator of `Kernel`.
+//! static FRAMES: OnceLock<Frames<'static>> = OnceLock::new();
+//!
+//! impl Deallocate for Kernel {
+//!     fn deallocate(&self, frame: Frame, order: Order) {
+//!         let freed = FRAMES.get().map(|frames| frames.free(frame, order));
+//!         debug_assert!(matches!(freed, Some(Ok(()))), "{freed:?}");
+//!     }
+//! }
+//!
+//! /// A block that is free again when it is dropped.
+//! pub fn owned(order: Order) -> Option<Owned<Kernel>> {
+//!     let frame = FRAMES.get()?.allocate(Request::new(order)).ok()?;
+//!     Some(Owned::from_raw(frame, order, Kernel))
+//! }
+//! ```
+//!
 //! # The rule of frees
 //!
 //! *No code frees frames that are not its own*: it allocated them, they were reserved as freeable for it,

@@ -18,6 +18,120 @@
 //! allocated frames are ready without a look. A frame that is not memory has no descriptor, also
 //! where its section holds other memory: neither space nor time is spent on it.
 //!
+//! # In a kernel
+//!
+//! Space is reserved of the kernel's own type or the 64-byte [`PageDescriptor`]; workers write the rest after the boot.
+//!
+//! ```
+//! use firstlight::acceptance::Acceptance;
+//! use firstlight::addr::{Frame, Order};
+//! use firstlight::frames::{Exhausted, Frames, Hooks, Request};
+//! use firstlight::layout::Layout;
+//! use firstlight::memmap::{Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part};
+//! use firstlight::node::NodeId;
+//! use firstlight::parallel::{Chunking, Job, JobError, WorkRange, Worker, Workers};
+//! use firstlight::platform::Platform;
+//!
+//! /// After `Layout::build`, before `Frames::build`.
+//! pub fn descriptors<'m, P: Platform>(
+//!     layout: &mut Layout<'_>,
+//!     platform: &'m P,
+//!     mode: Mode,
+//! ) -> Result<Memmap<'m, PageDescriptor>, MemmapError> {
+//!     let memmap = Memmap::reserve(layout, platform, MemmapPolicy::default())?;
+//!     if let Some(part) = mode.before_boot() {
+//!         memmap.describe(part); // nothing in mode lazy
+//!     }
+//!     Ok(memmap)
+//! }
+//!
+//! /// What this kernel adds to every allocation, for `Frames::with_hooks`.
+//! pub struct Kernel<P: 'static> {
+//!     /// The allocator, once it is in its static.
+//!     pub frames: fn() -> Option<&'static Frames<'static>>,
+//!     pub memmap: Memmap<'static, PageDescriptor>,
+//!     pub acceptance: Acceptance<'static, P>,
+//! }
+//!
+//! impl<P: Platform + Sync> Hooks for Kernel<P> {
+//!     fn prepare(&self, blocks: &[Frame], order: Order) {
+//!         self.memmap.prepare(blocks, order);
+//!     }
+//!
+//!     /// In a confidential guest more memory is accepted.
+//!     fn exhausted(&self, request: &Request, what: Exhausted) -> bool {
+//!         (self.frames)().is_some_and(|frames| self.acceptance.accept_for(frames, request, what))
+//!     }
+//! }
+//!
+//! /// Once other CPUs run; `threads` starts one for each of `workers`.
+//! pub fn behind_boot(
+//!     memmap: &Memmap<'_, PageDescriptor>,
+//!     ranges: &mut [WorkRange],
+//!     workers: &mut [Worker],
+//!     threads: &dyn Workers,
+//! ) -> Result<(), JobError> {
+//!     let job = Job::sections(Chunking::Stealing);
+//!     memmap.describe_with(Part::Whole, &job, ranges, workers, threads).map(drop)
+//! }
+//! ```
+//!
+//! `Memmap::of` finds the descriptor of a frame and writes its section if needed; so a kernel that always uses it
+//! needs no hook. `prepare` makes all sections of a block ready, eight of a giant frame: a kernel that wants these
+//! at the first touch returns from the hook above `Order::HUGE`.
+//!
+//! A kernel whose descriptors are an array at a fixed address (a vmemmap) uses `Memmap::linear`: the descriptor
+//! of frame `f` is element `f`, holes have one too, and the array need not be written, only mapped. Code that
+//! indexes the array itself may do so for every frame that was allocated; for others it calls `Memmap::of`, or
+//! `Memmap::is_ready` first (30 instructions).
+//!
+//! ```
+//! use core::mem::MaybeUninit;
+//! use firstlight::addr::FrameRange;
+//! use firstlight::memmap::{Descriptor, Memmap, MemmapError, MemmapPolicy, SectionPlace};
+//! use core::sync::atomic::AtomicU64;
+//!
+//! /// This kernel's record of a frame: users, and its owner.
+//! #[repr(C)]
+//! pub struct Record(AtomicU64, AtomicU64);
+//!
+//! // SAFETY: atomic integers without padding; a template has no uninitialised byte and no pointer.
+//! unsafe impl Descriptor for Record {
+//!     fn template(_: SectionPlace) -> Self {
+//!         Self(AtomicU64::new(u64::MAX), AtomicU64::new(0)) // in no use
+//!     }
+//! }
+//!
+//! /// 512 GiB.
+//! const FRAMES: FrameRange = FrameRange::new(0, 1 << 27).unwrap();
+//! /// For a static: some kilobytes.
+//! pub const DIRECTORY_BYTES: usize = Memmap::<Record>::directory_bytes(FRAMES);
+//!
+//! /// # Safety
+//! /// Called once, with an array mapped for the records of `FRAMES`.
+//! pub unsafe fn records(
+//!     array: *mut Record,
+//!     directory: &'static mut [MaybeUninit<u8>; DIRECTORY_BYTES],
+//! ) -> Result<Memmap<'static, Record>, MemmapError> {
+//!     // SAFETY: the caller's promise; nothing else uses the array.
+//!     unsafe { Memmap::linear(array, FRAMES, directory, MemmapPolicy::default()) }
+//! }
+//! ```
+//!
+//! The default writer uses general registers only; `memmap::writer::x86_64` has wider ones for a kernel that has
+//! enabled vector registers, on every CPU that may touch memory first. A touch of a section that another CPU is
+//! writing waits for it (25 us for 64 bytes a frame), so an interrupt handler must not touch sections that may
+//! be untouched: it uses `Memmap::peek`. With the hook an allocation touches, so code that calls `Memmap::of` for
+//! frames it did not allocate does so with the interrupts off whose handlers allocate.
+//!
+//! Memory that is added later can hold its own descriptors (`Memmap::add`, unsafe because it names memory by
+//! number). Unaccepted memory of a confidential guest comes online through `acceptance::Acceptance`, whose
+//! `Platform::accept` the kernel implements: a chunk of 2 MiB at a time from the hook `exhausted`, before the
+//! request falls back to another node and again before it fails, or by workers behind the boot
+//! (`Acceptance::accept_all`).
+//!
+//! # Files
+//!
 //! | file | what it is |
 //! |---|---|
 //! | `descriptor` | [`Descriptor`]: the kernel's type; the writing of many |

@@ -22,7 +22,9 @@ pub struct Boot<'b, M> {
     /// The kernel command line: `mem=` and `memmap=` change the map, `kernelcore=`,
     /// `movablecore=` and `movable_node` the policy.
     pub command_line: &'b [u8],
-    /// In use for ever, and for what: the kernel's image, tables that are read in place.
+    /// In use for ever, and for what: the kernel's image, its modules, tables that are read in place, and the
+    /// loader's page tables for as long as a CPU walks them. Most loaders list those nowhere: what is not here
+    /// is handed out, and the first owner's writes change what is mapped.
     pub reserved: &'b [(PhysRange, &'static str)],
     /// In use for boot, freed later through the allocator: an initial RAM disk.
     pub freeable: &'b [(PhysRange, &'static str)],

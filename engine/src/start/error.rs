@@ -32,6 +32,8 @@ pub enum StartError {
     Fdt(FdtError),
     /// Memory for [`BootSlots::carve`](super::BootSlots::carve) is too small; in bytes.
     Storage(Full),
+    /// [`StaticStorage`](super::StaticStorage) is taken once: memory was started before.
+    StorageTaken,
     /// There is no memory map.
     Map(MapError),
     /// The memory map has no memory, usable or unaccepted.
@@ -120,7 +122,7 @@ impl StartError {
     /// The step that failed, and its error.
     fn cause(&self) -> Option<(&'static str, &(dyn core::error::Error + 'static))> {
         Some(match self {
-            Self::NoMemory { .. } | Self::Storage(_) => return None,
+            Self::NoMemory { .. } | Self::Storage(_) | Self::StorageTaken => return None,
             // The first five, and topology's, name what they are about.
             Self::E820(error) => ("", error),
             Self::Efi(error) => ("", error),
@@ -150,6 +152,9 @@ impl fmt::Display for StartError {
                     f,
                     "storage of {capacity} bytes is too small: {needed} are needed"
                 )?;
+            }
+            Self::StorageTaken => {
+                f.write_str("storage was taken before: memory is started once")?;
             }
             _ => {
                 if let Some((step, error)) = self.cause() {

@@ -14,31 +14,14 @@ use crate::topology::{NodeInfo, TopologyRange, TopologyStorage};
 /// Zones that a node may have.
 const ZONES: usize = ZoneKind::ALL.len();
 
-/// The storage of [`start`](super::start), a `static` of a kernel: 192 bytes a range, 224 and
-/// `NODES` bytes a node.
+/// The storage of [`start`](super::start): 192 bytes a range, 224 and `NODES` bytes a node.
 ///
 /// `RANGES` is the most entries of any list of ranges: of firmware's map, of the regions
 /// made from it, of memory, reservations, rows of the SRAT. A PC has 20 to 40 entries in its
 /// map and needs 64; 256 fit almost every machine. `NODES` is the most nodes. Storage that is
 /// too small is an error with the number that is needed; no list is cut.
 ///
-/// ```
-/// use core::sync::atomic::{AtomicBool, Ordering};
-/// use firstlight::start::BootStorage;
-///
-/// static mut STORAGE: BootStorage<128, 16> = BootStorage::EMPTY;
-///
-/// /// The storage, for the first call alone.
-/// fn storage() -> Option<&'static mut BootStorage<128, 16>> {
-///     static TAKEN: AtomicBool = AtomicBool::new(false);
-///     if TAKEN.swap(true, Ordering::Relaxed) {
-///         return None;
-///     }
-///     // SAFETY: the first call alone comes here, and nothing else names STORAGE.
-///     Some(unsafe { &mut *(&raw mut STORAGE) })
-/// }
-/// assert!(storage().is_some() && storage().is_none());
-/// ```
+/// As a `static` it is a [`StaticStorage`](super::StaticStorage).
 #[derive(Debug)]
 pub struct BootStorage<const RANGES: usize, const NODES: usize> {
     scratch: [ScratchEntry; RANGES],

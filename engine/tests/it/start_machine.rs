@@ -14,7 +14,7 @@ use firstlight::map::{MapEntry, MemoryKind};
 use firstlight::node::NodeId;
 use firstlight::start::{
     AcpiNodes, Boot, BootSizes, BootSlots, BootStorage, NodeTables, OneNode, StartError,
-    StorageNeeded, TreeNodes, start,
+    StaticStorage, StorageNeeded, TreeNodes, start,
 };
 use firstlight::store::Full;
 use kit::{GIB, MIB, Uninitialised, page, range};
@@ -244,18 +244,30 @@ fn storage_that_is_too_small_says_what_is_needed() {
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn static_storage_is_zero_and_takes_no_space_in_the_file() {
-    type Storage = BootStorage<7, 3>;
-    static STORAGE: std::sync::Mutex<Storage> = std::sync::Mutex::new(Storage::EMPTY);
+    static STORAGE: StaticStorage<7, 3> = StaticStorage::new();
     assert!(kit::zero::holds(&raw const STORAGE));
-    let storage = STORAGE.lock().unwrap();
-    let first = (&raw const *storage).cast::<u8>();
+    let first = (&raw const STORAGE).cast::<u8>();
     // SAFETY: inside the static, whose bytes all come from the file or are zero, padding too: nothing
     // has written to it. Volatile: the compiler supposes nothing of padding.
     let byte = |at: usize| unsafe { first.add(at).read_volatile() };
-    let not_zero: Vec<usize> = (0..size_of::<Storage>())
+    let not_zero: Vec<usize> = (0..size_of_val(&STORAGE))
         .filter(|&at| byte(at) != 0)
         .collect();
     assert_eq!(not_zero, []);
+}
+
+#[test]
+fn storage_in_a_static_is_the_first_callers() {
+    static STORAGE: StaticStorage<16, 1> = StaticStorage::new();
+    let entries = [usable(0, 64 * MIB)];
+    let layout = Boot::new(entries).layout(STORAGE.take().unwrap(), &mut |_| {});
+    let again = STORAGE.take().unwrap_err();
+    assert_eq!(
+        again.to_string(),
+        "storage was taken before: memory is started once"
+    );
+    assert_eq!(again.storage_needed(), None);
+    assert_eq!(layout.unwrap().early().memory_bytes(), 64 * MIB);
 }
 
 /// Storage of this size, out of memory that begins `skip` bytes behind an aligned address.

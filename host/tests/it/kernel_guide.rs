@@ -1,4 +1,4 @@
-//! The code of `docs/kernel.md`, run as it stands there: a synthetic machine of two
+//! The code of `docs/kernel.md` and `docs/kernel-memory.md`, run as it stands there: a synthetic machine of two
 //! nodes whose direct map is reserved address space.
 //!
 //! The oracle is one plain rule a frame: usable in the table, below the command
@@ -14,10 +14,16 @@ macro_rules! println {
     };
 }
 
-/// The code of the page, extracted by `build.rs`.
+/// The code of the page on memory, extracted by `build.rs`.
 #[expect(unreachable_pub, reason = "in a kernel it is a module that others use")]
 mod kernel {
     include!(concat!(env!("OUT_DIR"), "/kernel_guide.rs"));
+}
+
+/// The ten lines of the first page.
+#[expect(unreachable_pub, reason = "in a kernel it is a module that others use")]
+mod ten_lines {
+    include!(concat!(env!("OUT_DIR"), "/kernel_ten_lines.rs"));
 }
 
 use crate::acpi_tables;
@@ -47,6 +53,7 @@ const E820: [(u64, u64, u32); 6] = [
     (4 * GIB, 2 * GIB, 1),
 ];
 const KERNEL: PhysRange = range(16 * MIB, 40 * MIB);
+const LOADER_TABLES: PhysRange = range(48 * MIB, 49 * MIB);
 const INITRD: PhysRange = range(64 * MIB, 72 * MIB);
 /// Removed by the command line, besides everything from [`LIMIT`] on.
 const TAKEN_AWAY: PhysRange = range(4 * GIB + 256 * MIB, 4 * GIB + 257 * MIB);
@@ -80,7 +87,7 @@ fn is_free_at_start(frame: Frame) -> bool {
     let usable = E820
         .iter()
         .any(|&(from, bytes, kind)| kind == 1 && from <= start && end <= from + bytes);
-    let taken = [range(0, 4096), KERNEL, INITRD, TAKEN_AWAY];
+    let taken = [range(0, 4096), KERNEL, LOADER_TABLES, INITRD, TAKEN_AWAY];
     usable && end <= LIMIT && !taken.iter().any(|taken| taken.contains(frame.addr()))
 }
 
@@ -91,16 +98,22 @@ fn storage() -> &'static mut Storage {
     Box::leak(Box::new(Storage::EMPTY))
 }
 
-/// Physical memory, never unmapped, and the allocator on it.
-fn machine(srat: Option<&[u8]>) -> (&'static Reservation, Frames<'static>) {
+/// Six GiB of address space, never unmapped.
+fn direct_map() -> (&'static Reservation, &'static DirectMap) {
     let memory: &Reservation = Box::leak(Box::new(Reservation::new(6 << 30).unwrap()));
     let offset = memory.base().as_ptr().expose_provenance();
     // SAFETY: six GiB are mapped at `offset` and never unmapped, more than the table
     // shows below its last row's end; nothing else uses them; there is one `Layout`.
     let platform: &DirectMap = Box::leak(Box::new(unsafe { DirectMap::new(offset) }));
+    (memory, platform)
+}
+
+/// Physical memory and the allocator on it.
+fn machine(srat: Option<&[u8]>) -> (&'static Reservation, Frames<'static>) {
+    let (memory, platform) = direct_map();
     let line = b"quiet mem=5G memmap=1M$0x110000000 kernelcore=2560M kernelcore=lots";
     let tables = (&e820()[..], srat, &line[..]);
-    let frames = bring_up(tables, (KERNEL, INITRD), storage(), platform);
+    let frames = bring_up(tables, (KERNEL, LOADER_TABLES, INITRD), storage(), platform);
     (memory, frames.unwrap())
 }
 
@@ -109,17 +122,46 @@ fn page(frames: &Frames<'_>, node: NodeId) -> Result<Frame, AllocError> {
     frames.allocate(Request::new(Order::PAGE).on(node))
 }
 
-#[test]
-fn the_page_shows_fewer_than_25_lines_of_code() {
-    let code = include_str!(concat!(env!("OUT_DIR"), "/kernel_guide.rs"));
-    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
-    let lines = code.lines().filter(is_code).count();
-    assert!((10..25).contains(&lines), "{lines}");
+/// Lines of code, which are not too wide for a page.
+fn code_lines(code: &str) -> usize {
     let widest = code.lines().map(str::len).max();
     assert!(widest <= Some(100), "{widest:?}");
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+    code.lines().filter(is_code).count()
+}
+
+#[test]
+fn the_pages_show_as_many_lines_of_code_as_they_say() {
+    let ten = include_str!(concat!(env!("OUT_DIR"), "/kernel_ten_lines.rs"));
+    assert_eq!(code_lines(ten), 10);
+    let code = include_str!(concat!(env!("OUT_DIR"), "/kernel_guide.rs"));
+    assert!((10..25).contains(&code_lines(code)));
     // What the page says of the storage.
     assert_eq!(size_of::<Storage>().div_ceil(1024), 28);
     assert_eq!(size_of::<BootStorage<1, 0>>(), 192);
+}
+
+#[test]
+fn ten_lines_hand_out_all_that_is_not_in_use() {
+    let (_, direct) = direct_map();
+    let table = e820();
+    let map = || firstlight::firmware::e820::entries(&table).unwrap();
+    let in_use = [
+        (KERNEL, "kernel"),
+        (LOADER_TABLES, "the loader's page tables"),
+    ];
+    let frames = ten_lines::memory(map(), &in_use, direct).unwrap();
+    let all = take_all(&frames);
+    let is_taken = |frame: &Frame| in_use.iter().any(|(range, _)| range.contains(frame.addr()));
+    assert!(!all.iter().any(is_taken));
+    let tables: u64 = tables(&frames).iter().map(|range| range.bytes()).sum();
+    let usable = E820.iter().filter(|&&(_, _, kind)| kind == 1);
+    let usable: u64 = usable.map(|&(_, bytes, _)| bytes / 4096 * 4096).sum();
+    let in_use = KERNEL.bytes() + LOADER_TABLES.bytes() + tables + 4096;
+    assert_eq!(all.len() as u64, (usable - in_use) / 4096);
+    // Once: the storage is taken.
+    let again = ten_lines::memory(map(), &[], direct);
+    assert_eq!(again.map(drop).unwrap_err(), StartError::StorageTaken);
 }
 
 /// All frames that are free, one page each.
@@ -251,7 +293,8 @@ fn without_a_srat_that_can_be_read_there_is_one_node() {
 fn a_machine_without_memory_does_not_start_and_says_why() {
     // SAFETY: there is no memory to map.
     let platform: &DirectMap = Box::leak(Box::new(unsafe { DirectMap::new(0) }));
-    let start = |e820| bring_up((e820, None, b""), (KERNEL, INITRD), storage(), platform);
+    let in_use = (KERNEL, LOADER_TABLES, INITRD);
+    let start = |e820| bring_up((e820, None, b""), in_use, storage(), platform);
     let bytes = [0; 8];
     assert_eq!(start(&[]).unwrap_err(), StartError::NoMemory { bytes });
     let cut = start(&[0; 19]).unwrap_err();
