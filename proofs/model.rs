@@ -30,17 +30,263 @@ pub assume_specification[ u64::is_power_of_two ](word: u64) -> bool;
 pub assume_specification[ u64::count_ones ](word: u64) -> u32;
 pub assume_specification[ u64::wrapping_neg ](word: u64) -> u64;
 
-pub struct Free;
+/// How tokens move between a word and the calls that change it.
+pub trait Protocol: Sized {
+    /// Which word it is.
+    type Place;
+    /// Tokens that are in the word.
+    type Inside;
+    /// Tokens that a call has.
+    type Held;
 
-impl AtomicInvariantPredicate<(Loc, int), u64, Held> for Free {
-    /// A page is in the word where its bit is clear, and nowhere else then.
-    open spec fn atomic_inv(place: (Loc, int), word: u64, pages_in: Held) -> bool {
-        pages_in.id() == place.0 && pages_in.dom() == pages(place.1, !word)
+    /// What is in a word that is this number.
+    spec fn inv(place: Self::Place, word: u64, inside: Self::Inside) -> bool;
+    /// What a call has belongs to this word, among others.
+    spec fn of(place: Self::Place, held: Self::Held) -> bool;
+    /// What a call that has this knows of the word, whatever others do.
+    spec fn knows(place: Self::Place, held: Self::Held, word: u64) -> bool;
+    /// Whether a call that has this may change the word so.
+    spec fn may(place: Self::Place, held: Self::Held, was: u64, now: u64) -> bool;
+    /// What a call has after it changed the word.
+    spec fn moved(place: Self::Place, before: Self::Held, was: u64, now: u64, after: Self::Held) -> bool;
+
+    proof fn look(place: Self::Place, word: u64, tracked inside: &mut Self::Inside, tracked held: &Self::Held)
+        requires Self::inv(place, word, *old(inside)), Self::of(place, *held),
+        ensures Self::inv(place, word, *final(inside)), Self::knows(place, *held, word);
+
+    proof fn step(place: Self::Place, was: u64, now: u64, tracked inside: &mut Self::Inside, tracked held: &mut Self::Held)
+        requires
+            Self::inv(place, was, *old(inside)),
+            Self::of(place, *old(held)),
+            Self::knows(place, *old(held), was),
+            Self::may(place, *old(held), was, now),
+        ensures
+            Self::inv(place, now, *final(inside)),
+            Self::of(place, *final(held)),
+            Self::moved(place, *old(held), was, now, *final(held));
+}
+
+pub struct Inv<P> { of: core::marker::PhantomData<P> }
+
+impl<P: Protocol> AtomicInvariantPredicate<P::Place, u64, P::Inside> for Inv<P> {
+    open spec fn atomic_inv(place: P::Place, word: u64, inside: P::Inside) -> bool { P::inv(place, word, inside) }
+}
+
+/// A word of 64 bits; of a bitmap, if nothing else is said.
+pub struct AtomicU64<P: Protocol = Pages> {
+    inner: vstd::atomic_ghost::AtomicU64<P::Place, P::Inside, Inv<P>>,
+}
+
+impl<P: Protocol> AtomicU64<P> {
+    pub closed spec fn wf(self) -> bool { self.inner.well_formed() }
+    /// Which word it is.
+    pub closed spec fn place(self) -> P::Place { self.inner.constant() }
+
+    pub fn new(word: u64, Ghost(place): Ghost<P::Place>, Tracked(inside): Tracked<P::Inside>) -> (out: Self)
+        requires P::inv(place, word, inside),
+        ensures out.wf() && out.place() == place,
+    {
+        AtomicU64 { inner: vstd::atomic_ghost::AtomicU64::new(Ghost(place), word, Tracked(inside)) }
+    }
+
+    /// A look: from it nothing follows of what the word is later.
+    pub fn load(&self, _order: Ordering) -> u64
+        requires self.wf(),
+    {
+        atomic_with_ghost!(&self.inner => load(); ghost inside => {})
+    }
+
+    /// A look by a call that has something: it sees what follows from that.
+    pub fn load_by(&self, _order: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (word: u64)
+        requires self.wf(), P::of(self.place(), *old(held)),
+        ensures *final(held) == *old(held), P::knows(self.place(), *old(held), word),
+    {
+        atomic_with_ghost!(&self.inner => load(); returning word; ghost inside => {
+            P::look(self.place(), word, &mut inside, &*held);
+        })
+    }
+
+    /// Another word, if it is still `current`.
+    pub fn compare_exchange_weak(&self, current: u64, new: u64, _success: Ordering, _failure: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (out: Result<u64, u64>)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            P::knows(self.place(), *old(held), current) ==> P::may(self.place(), *old(held), current, new),
+        ensures
+            P::of(self.place(), *final(held)),
+            match out {
+                Ok(was) => was == current && P::knows(self.place(), *old(held), was) && P::moved(self.place(), *old(held), was, new, *final(held)),
+                Err(was) => *final(held) == *old(held) && P::knows(self.place(), *old(held), was),
+            },
+    {
+        atomic_with_ghost!(&self.inner => compare_exchange_weak(current, new); update was -> now; returning out; ghost inside => {
+            P::look(self.place(), was, &mut inside, &*held);
+            if out is Ok {
+                P::step(self.place(), was, now, &mut inside, &mut *held);
+            }
+        })
+    }
+
+    /// Another word, if it is still `current`.
+    pub fn compare_exchange(&self, current: u64, new: u64, _success: Ordering, _failure: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (out: Result<u64, u64>)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            P::knows(self.place(), *old(held), current) ==> P::may(self.place(), *old(held), current, new),
+        ensures
+            P::of(self.place(), *final(held)),
+            match out {
+                Ok(was) => was == current && P::knows(self.place(), *old(held), was) && P::moved(self.place(), *old(held), was, new, *final(held)),
+                Err(was) => *final(held) == *old(held) && P::knows(self.place(), *old(held), was),
+            },
+    {
+        atomic_with_ghost!(&self.inner => compare_exchange(current, new); update was -> now; returning out; ghost inside => {
+            P::look(self.place(), was, &mut inside, &*held);
+            if out is Ok {
+                P::step(self.place(), was, now, &mut inside, &mut *held);
+            }
+        })
+    }
+
+    /// Sets bits.
+    pub fn fetch_or(&self, bits: u64, _order: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (was: u64)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            forall|was: u64| #[trigger] P::knows(self.place(), *old(held), was) ==> P::may(self.place(), *old(held), was, was | bits),
+        ensures
+            P::of(self.place(), *final(held)),
+            P::knows(self.place(), *old(held), was),
+            P::moved(self.place(), *old(held), was, was | bits, *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => fetch_or(bits); update was -> now; ghost inside => {
+            P::look(self.place(), was, &mut inside, &*held);
+            P::step(self.place(), was, now, &mut inside, &mut *held);
+        })
+    }
+
+    /// Clears all other bits.
+    pub fn fetch_and(&self, bits: u64, _order: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (was: u64)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            forall|was: u64| #[trigger] P::knows(self.place(), *old(held), was) ==> P::may(self.place(), *old(held), was, was & bits),
+        ensures
+            P::of(self.place(), *final(held)),
+            P::knows(self.place(), *old(held), was),
+            P::moved(self.place(), *old(held), was, was & bits, *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => fetch_and(bits); update was -> now; ghost inside => {
+            P::look(self.place(), was, &mut inside, &*held);
+            P::step(self.place(), was, now, &mut inside, &mut *held);
+        })
+    }
+
+    /// Adds; wraps.
+    pub fn fetch_add(&self, more: u64, _order: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (was: u64)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            forall|was: u64| #[trigger] P::knows(self.place(), *old(held), was) ==> P::may(self.place(), *old(held), was, add(was, more)),
+        ensures
+            P::of(self.place(), *final(held)),
+            P::knows(self.place(), *old(held), was),
+            P::moved(self.place(), *old(held), was, add(was, more), *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => fetch_add_wrapping(more); update was -> now; ghost inside => {
+            lemma_wraps(was, more, now);
+            P::look(self.place(), was, &mut inside, &*held);
+            P::step(self.place(), was, now, &mut inside, &mut *held);
+        })
+    }
+
+    /// Another word.
+    pub fn swap(&self, word: u64, _order: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (was: u64)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            forall|was: u64| #[trigger] P::knows(self.place(), *old(held), was) ==> P::may(self.place(), *old(held), was, word),
+        ensures
+            P::of(self.place(), *final(held)),
+            P::knows(self.place(), *old(held), was),
+            P::moved(self.place(), *old(held), was, word, *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => swap(word); update was -> now; ghost inside => {
+            P::look(self.place(), was, &mut inside, &*held);
+            P::step(self.place(), was, now, &mut inside, &mut *held);
+        })
+    }
+
+    /// Another word.
+    pub fn store(&self, word: u64, _order: Ordering, Tracked(held): Tracked<&mut P::Held>)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            forall|was: u64| #[trigger] P::knows(self.place(), *old(held), was) ==> P::may(self.place(), *old(held), was, word),
+        ensures
+            P::of(self.place(), *final(held)),
+            exists|was: u64| #[trigger] P::knows(self.place(), *old(held), was) && P::moved(self.place(), *old(held), was, word, *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => store(word); update was -> now; ghost inside => {
+            P::look(self.place(), was, &mut inside, &*held);
+            P::step(self.place(), was, now, &mut inside, &mut *held);
+        })
     }
 }
 
-pub struct AtomicU64 {
-    inner: vstd::atomic_ghost::AtomicU64<(Loc, int), Held, Free>,
+impl AtomicU64<Pages> {
+    /// Which bitmap it belongs to.
+    pub open spec fn id(self) -> Loc { self.place().0 }
+    /// The page of its lowest bit.
+    pub open spec fn base(self) -> int { self.place().1 }
+}
+
+/// Of pages: each bit that is clear stands for a page that the word has.
+pub struct Pages;
+
+impl Protocol for Pages {
+    /// Which bitmap, and the page of the lowest bit.
+    type Place = (Loc, int);
+    type Inside = Held;
+    type Held = Held;
+
+    open spec fn inv(place: (Loc, int), word: u64, inside: Held) -> bool {
+        inside.id() == place.0 && inside.dom() == pages(place.1, !word)
+    }
+    open spec fn of(place: (Loc, int), held: Held) -> bool { held.id() == place.0 }
+    /// Bits of pages that it has are set.
+    open spec fn knows(place: (Loc, int), held: Held, word: u64) -> bool { held.dom().disjoint(pages(place.1, !word)) }
+    /// What is given back is the caller's.
+    open spec fn may(place: (Loc, int), held: Held, was: u64, now: u64) -> bool { pages(place.1, was & !now) <= held.dom() }
+    open spec fn moved(place: (Loc, int), before: Held, was: u64, now: u64, after: Held) -> bool {
+        &&& after.id() == before.id()
+        &&& before.dom().disjoint(pages(place.1, now & !was))
+        &&& after.dom() == before.dom().difference(pages(place.1, was & !now)).union(pages(place.1, now & !was))
+    }
+
+    proof fn look(place: (Loc, int), word: u64, tracked inside: &mut Held, tracked held: &Held) {
+        inside.disjoint(held);
+    }
+
+    proof fn step(place: (Loc, int), was: u64, now: u64, tracked inside: &mut Held, tracked held: &mut Held) {
+        let base = place.1;
+        lemma_step(base, was, now);
+        lemma_pages(base, now, was);
+        lemma_pages(base, was, now);
+        inside.disjoint(&*held);
+        let tracked taken = inside.split(pages(base, now & !was));
+        let tracked given = held.split(pages(base, was & !now));
+        inside.combine(given);
+        held.combine(taken);
+        assert(inside.dom() =~= pages(base, !now));
+        assert(held.dom() =~= old(held).dom().difference(pages(base, was & !now)).union(pages(base, now & !was)));
+    }
+}
+
+/// What wraps is what the bits of a sum are.
+proof fn lemma_wraps(was: u64, more: u64, now: u64)
+    requires now == was + more || now == was + more - 0x1_0000_0000_0000_0000,
+    ensures now == add(was, more),
+{
+    if now != was + more {
+        let rest = !more;
+        assert(rest == !more ==> sub(0xffff_ffff_ffff_ffff, more) == rest) by (bit_vector);
+        assert(now == was - rest - 1);
+        assert(rest == !more ==> add(was, more) == sub(sub(was, rest), 1)) by (bit_vector);
+    }
 }
 
 proof fn lemma_bits(i: u64, a: u64, b: u64)
@@ -87,118 +333,6 @@ proof fn lemma_step(base: int, was: u64, now: u64)
     lemma_pages(base, was, now);
 }
 
-impl AtomicU64 {
-    pub closed spec fn wf(self) -> bool { self.inner.well_formed() }
-    /// Which bitmap it belongs to.
-    pub closed spec fn id(self) -> Loc { self.inner.constant().0 }
-    /// The page of its lowest bit.
-    pub closed spec fn base(self) -> int { self.inner.constant().1 }
-
-    pub fn new(word: u64, Ghost(base): Ghost<int>, Tracked(clear): Tracked<Held>) -> (out: Self)
-        requires clear.dom() == pages(base, !word),
-        ensures out.wf() && out.id() == clear.id() && out.base() == base,
-    {
-        AtomicU64 { inner: vstd::atomic_ghost::AtomicU64::new(Ghost((clear.id(), base)), word, Tracked(clear)) }
-    }
-
-    /// A look: from it nothing follows of what the word is later.
-    pub fn load(&self, _order: Ordering) -> u64
-        requires self.wf(),
-    {
-        atomic_with_ghost!(&self.inner => load(); ghost clear => {})
-    }
-
-    pub fn compare_exchange_weak(&self, current: u64, new: u64, _success: Ordering, _failure: Ordering, Tracked(held): Tracked<&mut Held>) -> (out: Result<u64, u64>)
-        requires
-            self.wf(),
-            old(held).id() == self.id(),
-            // What is given back is the caller's.
-            pages(self.base(), current & !new) <= old(held).dom(),
-        ensures
-            final(held).id() == old(held).id(),
-            match out {
-                Ok(was) => was == current
-                    && old(held).dom().disjoint(pages(self.base(), new & !current))
-                    && final(held).dom() == old(held).dom().difference(pages(self.base(), current & !new)).union(pages(self.base(), new & !current)),
-                Err(_) => *final(held) == *old(held),
-            },
-    {
-        atomic_with_ghost!(&self.inner => compare_exchange_weak(current, new);
-            update was -> now;
-            returning out;
-            ghost clear => {
-                if out is Ok {
-                    let base = self.base();
-                    lemma_step(base, current, new);
-                    lemma_pages(base, new, current);
-                    lemma_pages(base, current, new);
-                    clear.disjoint(&*held);
-                    let tracked taken = clear.split(pages(base, new & !current));
-                    let tracked given = held.split(pages(base, current & !new));
-                    clear.combine(given);
-                    held.combine(taken);
-                    assert(clear.dom() =~= pages(base, !new));
-                    assert(held.dom() =~= old(held).dom().difference(pages(base, current & !new)).union(pages(base, new & !current)));
-                }
-            }
-        )
-    }
-
-    pub fn fetch_or(&self, bits: u64, _order: Ordering, Tracked(held): Tracked<&mut Held>) -> (was: u64)
-        requires self.wf(), old(held).id() == self.id(),
-        ensures
-            final(held).id() == old(held).id(),
-            old(held).dom().disjoint(pages(self.base(), bits & !was)),
-            final(held).dom() == old(held).dom().union(pages(self.base(), bits & !was)),
-    {
-        atomic_with_ghost!(&self.inner => fetch_or(bits);
-            update was -> now;
-            ghost clear => {
-                let base = self.base();
-                lemma_pages(base, was, bits);
-                lemma_pages(base, bits, was);
-                lemma_step(base, was, now);
-                clear.disjoint(&*held);
-                let tracked taken = clear.split(pages(base, bits & !was));
-                held.combine(taken);
-                lemma_pages(base, now, now);
-                lemma_pages(base, was, was);
-                assert(clear.dom() =~= pages(base, !now));
-                assert(held.dom() =~= old(held).dom().union(pages(base, bits & !was)));
-            }
-        )
-    }
-
-    pub fn fetch_and(&self, bits: u64, _order: Ordering, Tracked(held): Tracked<&mut Held>) -> (was: u64)
-        requires
-            self.wf(),
-            old(held).id() == self.id(),
-            pages(self.base(), !bits) <= old(held).dom(),
-        ensures
-            final(held).id() == old(held).id(),
-            // They were all taken: by the caller.
-            !bits & !was == 0,
-            final(held).dom() == old(held).dom().difference(pages(self.base(), !bits)),
-    {
-        atomic_with_ghost!(&self.inner => fetch_and(bits);
-            update was -> now;
-            ghost clear => {
-                let base = self.base();
-                lemma_pages(base, was, bits);
-                lemma_pages(base, was, was);
-                lemma_pages(base, bits, bits);
-                lemma_pages(base, now, now);
-                lemma_step(base, was, now);
-                clear.disjoint(&*held);
-                let tracked given = held.split(pages(base, !bits));
-                clear.combine(given);
-                assert(clear.dom() =~= pages(base, !now));
-                lemma_none(base, !bits, was);
-            }
-        )
-    }
-}
-
 /// Pages that are held are not in the word: their bits are set.
 pub proof fn lemma_none(base: int, mine: u64, word: u64)
     requires pages(base, mine).disjoint(pages(base, !word)),
@@ -221,20 +355,7 @@ pub proof fn lemma_none(base: int, mine: u64, word: u64)
 
 } // verus!
 
-/// For the engine's functions that are not proven: these have no contract, and nothing proven may use them.
-impl AtomicU64 {
-    pub fn compare_exchange(&self, _from: u64, _to: u64, _success: Ordering, _failure: Ordering) -> Result<u64, u64> {
-        unimplemented!()
-    }
-    pub fn store(&self, _word: u64, _order: Ordering) {
-        unimplemented!()
-    }
-    pub fn swap(&self, _word: u64, _order: Ordering) -> u64 {
-        unimplemented!()
-    }
-}
-
-impl core::fmt::Debug for AtomicU64 {
+impl<P: Protocol> core::fmt::Debug for AtomicU64<P> {
     fn fmt(&self, _: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         unimplemented!()
     }

@@ -108,6 +108,26 @@ MISTAKES = {
         "at += 1 << order;",
         "at += 64;",
     ),
+    "a huge frame that can't be merged keeps the pages that were taken for it": (
+        WORD + "bitmap.rs",
+        "self.untake(0, index as u32 * 64);",
+        "self.untake(0, 0);",
+    ),
+    "a huge frame opens with the other pages of a word free": (
+        WORD + "bitmap.rs",
+        "bits ^= those;",
+        "bits = those;",
+    ),
+    "a huge frame opens with none of its words' other pages given out": (
+        WORD + "bitmap.rs",
+        "let others = if inside { 0 } else { !0 };",
+        "let others = !0;",
+    ),
+    "the owner of pages is refused": (
+        WORD + "bitmap.rs",
+        "let wanted = if allocated { bits } else { 0 };",
+        "let wanted = if allocated { !0 } else { 0 };",
+    ),
     "a change that another CPU was faster than counts as made": (
         "engine/src/sync.rs",
         "Err(now) => old = now,",

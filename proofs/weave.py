@@ -17,6 +17,8 @@ A specification is Rust with headings:
     //@ fn Bitmap::give, closure: let x         clauses of the closure that the line begins
     //@ fn Bitmap::give, holds                  it is given what its caller holds, which is ghost,
     //@ fn Bitmap::give, passes: let x          and passes it on in the call that ends with that line
+    //@ fn update_u64, looks: let mut old       likewise, of a `load`
+    //@ fn update_u64, of: Protocol             it takes words of each protocol of proofs/model.rs
     //@ fn Bitmap::take, waits                  that its loops end is not proven
     //@ atomics                                 those of the prover, proofs/model.rs, in the place of the processor's
     //@ const FREE                              clauses of a constant
@@ -128,7 +130,7 @@ class Spec:
             kind, _, anchor = rest.partition(": ")
             if kind in ("loop", "turns", "closure"):
                 check_clauses(where, body)
-            elif kind in ("holds", "waits", "passes"):
+            elif kind in ("holds", "waits", "passes", "looks", "of"):
                 if body.strip():
                     refuse(where, f"nothing may stand below `{kind}`")
             elif kind in ("before", "after"):
@@ -202,15 +204,22 @@ def weave(spec, root):
         head = re.sub(r"-> (.*)$", r"-> (out: \1)", head)
         instead[opens] = f"{head}\n{clauses}\n{indent}{{"
     for name, kind, anchor, text, where in spec.inside:
-        if kind in ("holds", "waits"):
+        if kind in ("holds", "waits", "of"):
             first, opens, last, _ = item_of(name, where)
+            if kind == "of":
+                # A parameter of types that are no more either.
+                for row in range(first, opens + 1):
+                    line = instead.get(row, lines[row]).replace("&AtomicU64", "&AtomicU64<P>")
+                    line = line.replace("Tracked<&mut Held>", "Tracked<&mut P::Held>")
+                    instead[row] = re.sub(r"(\bfn \w+)\(", rf"\1<P: {anchor}>(", line)
+                continue
             if kind == "waits":
                 before.setdefault(first, []).append("#[verifier::exec_allows_no_decreases_clause]")
                 continue
             # A parameter that is no more when ghost code is erased.
             row, head = next((row, instead.get(row, lines[row])) for row in (opens,))
             comma = "" if lines[row - 1].endswith(",") and lines[row].startswith(")") else ", "
-            at = head.index(") ->") if ") ->" in head else head.index(")")
+            at = head.index(") ->") if ") ->" in head else head.partition("\n")[0].rindex(")")
             instead[row] = f"{head[:at]}{comma}Tracked(held): Tracked<&mut Held>{head[at:]}"
             continue
         first, opens, last, _ = item_of(name, where)
@@ -224,8 +233,10 @@ def weave(spec, root):
             before.setdefault(row, []).append(text)
         elif kind == "after":
             after.setdefault(row, []).append(text)
-        elif kind == "passes":
+        elif kind in ("passes", "looks"):
             line = instead.get(row, lines[row])
+            if kind == "looks":
+                line = line.replace(".load(", ".load_by(")
             at = line.rindex(")")
             instead[row] = f"{line[:at]}, Tracked(&mut *held){line[at:]}"
         elif kind == "closure":

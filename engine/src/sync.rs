@@ -38,25 +38,33 @@ pub(crate) fn update_u64(
     Err(old)
 }
 
-macro_rules! words {
-    ($atomic:ident, $value:ty, $swap:ident, $recheck:ident) => {
-        /// Changes a word that is still `from`; whether it was.
-        #[inline]
-        pub(crate) fn $swap(word: &$atomic, from: $value, to: $value) -> bool {
-            word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok()
-        }
-
-        /// Looks at a word after a change of another one, both in the order of all such
-        /// changes and looks.
-        #[inline]
-        pub(crate) fn $recheck(word: &$atomic) -> $value {
-            #[cfg(firstlight_loom)]
-            fence(Ordering::SeqCst);
-            word.load(Ordering::SeqCst)
-        }
-    };
+/// Changes a word that is still `from`; whether it was.
+#[inline]
+pub(crate) fn swap_u32(word: &AtomicU32, from: u32, to: u32) -> bool {
+    word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed)
+        .is_ok()
 }
 
-words!(AtomicU32, u32, swap_u32, recheck_u32);
-words!(AtomicU64, u64, swap_u64, recheck_u64);
+/// [`swap_u32`] of a larger word.
+#[inline]
+pub(crate) fn swap_u64(word: &AtomicU64, from: u64, to: u64) -> bool {
+    let swapped = word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed);
+    swapped.is_ok()
+}
+
+/// Looks at a word after a change of another one, both in the order of all such changes and
+/// looks.
+#[inline]
+pub(crate) fn recheck_u32(word: &AtomicU32) -> u32 {
+    #[cfg(firstlight_loom)]
+    fence(Ordering::SeqCst);
+    word.load(Ordering::SeqCst)
+}
+
+/// [`recheck_u32`] of a larger word.
+#[inline]
+pub(crate) fn recheck_u64(word: &AtomicU64) -> u64 {
+    #[cfg(firstlight_loom)]
+    fence(Ordering::SeqCst);
+    word.load(Ordering::SeqCst)
+}

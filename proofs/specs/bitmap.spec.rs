@@ -2,12 +2,8 @@
 // The pages of one huge frame, with all CPUs at once: what a call takes was no one's, and is its own.
 
 //@ external impl Given
-//@ external fn words
 //@ external fn order_around
 //@ external fn max_order_of
-//@ external fn Bitmap::take_all
-//@ external fn Bitmap::write
-//@ external fn Bitmap::set
 //@ external fn Bitmap::is_full
 //@ external fn Bitmap::is_empty
 //@ external fn Bitmap::max_order
@@ -38,6 +34,8 @@
         final(held).dom() =~= old(held).dom().union(pages_of(64 * index, out.0)),
 //@ fn Bitmap::take_some, before: let word
     proof { super::geometry::sizes(); lemma_empty(64 * index); }
+//@ fn Bitmap::take_some, before: let old
+    proof { lemma_or(64 * index, wanted); }
 //@ fn Bitmap::give_some, holds
 //@ fn Bitmap::give_some, passes: let old
 //@ fn Bitmap::give_some
@@ -49,7 +47,7 @@
         final(held).id() == self.id(),
         final(held).dom() =~= old(held).dom().difference(pages_of(64 * index, bits)),
 //@ fn Bitmap::give_some, before: let old
-    proof { super::geometry::sizes(); lemma_not_not(bits); lemma_all(bits); }
+    proof { super::geometry::sizes(); lemma_not_not(bits); lemma_all(bits); lemma_and(64 * index, held.dom(), !bits); }
 
 //@ fn mask
     requires 1 <= count <= 64 && at + count <= 64,
@@ -83,23 +81,42 @@
         proof { axiom_u64_trailing_zeros(clear); assert(bit(clear, u64_trailing_zeros(clear) as int)); }
 //@ fn Bitmap::word
     requires self.wf() && page < 512,
-    ensures *out == self.words()[page as int / 64], out.wf() && out.id() == self.id() && out.base() == base(page),
+    ensures *out == self.words()[page as int / 64], out.wf() && out.place() == (self.id(), base(page)),
 //@ fn Bitmap::word, before: &self.0
     proof { super::geometry::sizes(); }
+//@ fn Bitmap::word_at, holds
 //@ fn Bitmap::word_at
-    requires self.wf() && at < 512,
+    requires self.wf() && at < 512 && old(held).id() == self.id(),
+    ensures *final(held) == *old(held) && old(held).dom().disjoint(pages_of(base(at), !out)),
+//@ fn Bitmap::word_at, looks: self.word
+//@ fn Bitmap::is_set, holds
 //@ fn Bitmap::is_set
-    requires self.wf() && at < 512,
+    requires self.wf() && at < 512 && old(held).id() == self.id(),
+    ensures *final(held) == *old(held),
+//@ fn Bitmap::is_set, passes: let word
+//@ fn Bitmap::all_set, holds
 //@ fn Bitmap::all_set
-    requires self.wf() && pages.at + pages.count <= 512,
-//@ fn Bitmap::all_set, loop: while
-        invariant self.wf() && end <= 512 && at <= end,
+    requires self.wf() && pages.at + pages.count <= 512 && old(held).id() == self.id(),
+    ensures
+        *final(held) == *old(held),
+        // Of pages that the call has.
+        range(pages.at as int, pages.at + pages.count) <= old(held).dom() ==> out,
+//@ fn Bitmap::all_set, passes: self.all_are
+//@ fn Bitmap::all_are, holds
+//@ fn Bitmap::all_are
+    requires self.wf() && pages.at + pages.count <= 512 && old(held).id() == self.id(),
+    ensures
+        *final(held) == *old(held),
+        allocated && range(pages.at as int, pages.at + pages.count) <= old(held).dom() ==> out,
+//@ fn Bitmap::all_are, before: let end
+    let ghost before = *held;
+//@ fn Bitmap::all_are, loop: while
+        invariant self.wf() && end == pages.at + pages.count && end <= 512 && pages.at <= at <= end && *held == before
+            && before == *old(held) && before.id() == self.id(),
         decreases end - at,
-//@ fn Bitmap::is_any_set
-    requires self.wf() && pages.at + pages.count <= 512,
-//@ fn Bitmap::is_any_set, loop: while
-        invariant self.wf() && end <= 512 && at <= end,
-        decreases end - at,
+//@ fn Bitmap::all_are, passes: if self
+//@ fn Bitmap::all_are, before: if self
+            proof { lemma_held(base(at), at % 64, (next - at) as u32, before.dom()); }
 
 //@ fn Bitmap::take_page, holds
 //@ fn Bitmap::take_page, waits
@@ -168,11 +185,36 @@
             Err(_) => same(old(held), final(held)),
         },
 //@ fn Bitmap::take_at, passes: return self
-//@ fn Bitmap::take_at, after: let bits
-    proof { lemma_row(base(at), at % 64, count); lemma_taking(base(at), bits); }
-//@ fn Bitmap::take_at, closure: let taken
+//@ fn Bitmap::take_at, passes: match self
+//@ fn Bitmap::take_at, before: match self
+    proof { lemma_row(base(at), at % 64, count); }
+
+//@ fn Bitmap::take_bits, holds
+//@ fn Bitmap::take_bits
+    requires self.wf() && old(held).id() == self.id() && at < 512,
+    ensures
+        final(held).id() == self.id(),
+        match out {
+            Some(_) => old(held).dom().disjoint(pages_of(base(at), bits)) && final(held).dom() =~= old(held).dom().union(pages_of(base(at), bits)),
+            None => *final(held) == *old(held),
+        },
+//@ fn Bitmap::take_bits, before: let taken
+    proof { lemma_taking(base(at), bits); }
+//@ fn Bitmap::take_bits, closure: let taken
             ensures out == taking(bits, word),
-//@ fn Bitmap::take_at, passes: });
+//@ fn Bitmap::take_bits, passes: });
+//@ fn Bitmap::give_bits, holds
+//@ fn Bitmap::give_bits
+    requires self.wf() && old(held).id() == self.id() && at < 512, pages_of(base(at), bits) <= old(held).dom(),
+    ensures
+        out is Some,
+        final(held).id() == self.id(),
+        final(held).dom() =~= old(held).dom().difference(pages_of(base(at), bits)),
+//@ fn Bitmap::give_bits, before: let given
+    proof { lemma_giving(base(at), bits); lemma_owner(base(at), bits, held.dom()); }
+//@ fn Bitmap::give_bits, closure: let given
+            ensures out == giving(bits, word),
+//@ fn Bitmap::give_bits, passes: });
 
 //@ fn Bitmap::take_words, holds
 //@ fn Bitmap::take_words
@@ -190,13 +232,12 @@
             before.dom().disjoint(range(pages.at as int, at as int)),
             held.dom() =~= before.dom().union(range(pages.at as int, at as int)),
         decreases end - at,
+//@ fn Bitmap::take_words, passes: if !self.all_are
 //@ fn Bitmap::take_words, after: let (bits
-            proof { lemma_row(base(at), at % 64, (next - at) as u32); lemma_taking(base(at), bits); }
+            proof { lemma_row(base(at), at % 64, (next - at) as u32); }
 //@ fn Bitmap::take_words, before: at = next
             proof { assert(range(pages.at as int, next as int) =~= range(pages.at as int, at as int).union(range(at as int, next as int))); }
-//@ fn Bitmap::take_words, closure: let taken
-                ensures out == taking(bits, word),
-//@ fn Bitmap::take_words, passes: });
+//@ fn Bitmap::take_words, passes: match self
 //@ fn Bitmap::take_words, passes: self.untake
 
 //@ fn Bitmap::untake, holds
@@ -213,34 +254,32 @@
             held.dom() =~= before.dom().difference(range(start, at as int)),
         decreases end - at,
 //@ fn Bitmap::untake, after: let (bits
-            proof { lemma_row(base(at), at % 64, (next - at) as u32); lemma_not_not(bits); }
+            proof { lemma_row(base(at), at % 64, (next - at) as u32); lemma_not_not(bits); lemma_and(base(at), held.dom(), !bits); }
 //@ fn Bitmap::untake, passes: self.word
 
 //@ fn Bitmap::give, holds
 //@ fn Bitmap::give
     requires self.wf() && old(held).id() == self.id() && pages.count >= 1 && pages.at + pages.count <= 512,
         range(pages.at as int, pages.at + pages.count) <= old(held).dom(),
-    ensures match out {
-            Ok(_) => gave(old(held), final(held), pages.at as int, pages.count as int),
-            Err(NotSet { given }) => gave(old(held), final(held), pages.at as int, given as int),
-        },
+    ensures
+        // The owner is never refused.
+        out is Ok,
+        gave(old(held), final(held), pages.at as int, pages.count as int),
 //@ fn Bitmap::give, passes: return self
-//@ fn Bitmap::give, after: let bits
-    proof { lemma_row(base(at), at % 64, count); lemma_giving(base(at), bits); }
-//@ fn Bitmap::give, closure: let given
-            ensures out == giving(bits, word),
-//@ fn Bitmap::give, passes: });
+//@ fn Bitmap::give, before: match self
+    proof { lemma_row(base(at), at % 64, count); }
+//@ fn Bitmap::give, passes: match self
 
 //@ fn Bitmap::give_words, holds
 //@ fn Bitmap::give_words
     requires self.wf() && old(held).id() == self.id() && pages.count >= 1 && pages.at + pages.count <= 512,
         range(pages.at as int, pages.at + pages.count) <= old(held).dom(),
-    ensures match out {
-            Ok(_) => gave(old(held), final(held), pages.at as int, pages.count as int),
-            Err(NotSet { given }) => gave(old(held), final(held), pages.at as int, given as int),
-        },
+    ensures
+        out is Ok,
+        gave(old(held), final(held), pages.at as int, pages.count as int),
 //@ fn Bitmap::give_words, before: let end
     let ghost before = *held;
+//@ fn Bitmap::give_words, passes: if !self
 //@ fn Bitmap::give_words, loop: while
         invariant
             self.wf() && before.id() == self.id() && held.id() == self.id() && before == *old(held),
@@ -249,13 +288,93 @@
             held.dom() =~= before.dom().difference(range(pages.at as int, at as int)),
         decreases end - at,
 //@ fn Bitmap::give_words, after: let (bits
-            proof { lemma_row(base(at), at % 64, (next - at) as u32); lemma_giving(base(at), bits); }
-//@ fn Bitmap::give_words, closure: let cleared
-                ensures out == giving(bits, word),
-//@ fn Bitmap::give_words, passes: });
+            proof { lemma_row(base(at), at % 64, (next - at) as u32); }
+//@ fn Bitmap::give_words, passes: match self
+
+//@ fn Bitmap::take_all, holds
+//@ fn Bitmap::take_all
+    requires self.wf() && old(held).id() == self.id(),
+    ensures
+        // All of it, or nothing.
+        out ==> took(old(held), final(held), 0, 512),
+        !out ==> same(old(held), final(held)),
+//@ fn Bitmap::take_all, before: for index
+    let ghost before = *held;
+    proof { super::geometry::sizes(); }
+//@ fn Bitmap::take_all, loop: for index
+        invariant
+            self.wf() && before.id() == self.id() && held.id() == self.id() && before == *old(held) && BITMAP_WORDS == 8,
+            before.dom().disjoint(range(0, 64 * index)),
+            held.dom() =~= before.dom().union(range(0, 64 * index)),
+//@ fn Bitmap::take_all, before: if !swap
+            proof {
+                lemma_whole(64 * index);
+                assert(range(0, 64 * index + 64) =~= range(0, 64 * index).union(range(64 * index, 64 * index + 64)));
+            }
+//@ fn Bitmap::take_all, passes: if !swap
+//@ fn Bitmap::take_all, passes: self.untake
+
+//@ fn Bitmap::write, holds
+//@ fn Bitmap::write
+    requires self.wf() && old(held).id() == self.id() && pages.at + pages.count <= 512,
+        // The huge frame is the caller's.
+        range(0, 512) <= old(held).dom(),
+    ensures
+        final(held).id() == self.id(),
+        // It keeps the pages whose bits are set, and no other.
+        final(held).dom() =~= old(held).dom().difference(clear_of(inside, pages, 512)),
+//@ fn Bitmap::write, before: for index
+    let ghost before = *held;
+    proof { super::geometry::sizes(); }
+//@ fn Bitmap::write, loop: for index
+        invariant
+            self.wf() && before.id() == self.id() && held.id() == self.id() && before == *old(held) && BITMAP_WORDS == 8,
+            end == pages.at + pages.count && end <= 512 && range(0, 512) <= before.dom(),
+            others == if inside { 0u64 } else { !0u64 },
+            // Where the next of the pages is, or the end.
+            at == if pages.at >= 64 * index { pages.at as int } else if end < 64 * index { end as int } else { 64 * index },
+            held.dom() =~= before.dom().difference(clear_of(inside, pages, 64 * index)),
+//@ fn Bitmap::write, after: let mut bits
+            let ghost from = at;
+            proof { lemma_empty(64 * index); lemma_others(); }
+//@ fn Bitmap::write, before: word.store
+            proof {
+                let base = 64 * index;
+                if from < end && from < base + 64 {
+                    lemma_row(base, from % 64, (at - from) as u32);
+                    lemma_pages(base, row(from % 64, (at - from) as u32), 0);
+                } else {
+                    lemma_pages(base, 0, 0);
+                }
+                lemma_store(base, held.dom(), bits);
+                let word = range(base, base + 64);
+                assert(pages_of(base, !bits) =~= word.filter(|page: int| (pages.at <= page < pages.at + pages.count) != inside));
+                assert(clear_of(inside, pages, base + 64) =~= clear_of(inside, pages, base).union(pages_of(base, !bits)));
+            }
+//@ fn Bitmap::write, passes: word.store
+//@ fn Bitmap::set, holds
+//@ fn Bitmap::set
+    requires self.wf() && old(held).id() == self.id() && pages.at + pages.count <= 512,
+    ensures
+        final(held).id() == self.id(),
+        // Those that were free are the caller's.
+        old(held).dom() <= final(held).dom(),
+        final(held).dom() <= old(held).dom().union(range(pages.at as int, pages.at + pages.count)),
+//@ fn Bitmap::set, before: let end
+    let ghost before = *held;
+//@ fn Bitmap::set, loop: while
+        invariant
+            self.wf() && before.id() == self.id() && held.id() == self.id() && before == *old(held),
+            end == pages.at + pages.count && end <= 512 && pages.at <= at <= end,
+            before.dom() <= held.dom(),
+            held.dom() <= before.dom().union(range(pages.at as int, end as int)),
+        decreases end - at,
+//@ fn Bitmap::set, after: let (bits
+            proof { lemma_row(base(at), at % 64, (next - at) as u32); lemma_or(base(at), bits); }
+//@ fn Bitmap::set, passes: self.word
 
 //@ items
-use crate::model::{Held, bit, lemma_pages};
+use crate::model::{Held, bit, lemma_none, lemma_pages};
 use crate::model::pages as pages_of;
 use vstd::resource::Loc;
 use vstd::std_specs::bits::*;
@@ -290,6 +409,11 @@ pub open spec fn took(before: &Held, after: &Held, at: int, count: int) -> bool 
 /// `count` pages from `at` on were given back, and nothing else.
 pub open spec fn gave(before: &Held, after: &Held, at: int, count: int) -> bool {
     after.id() == before.id() && after.dom() =~= before.dom().difference(range(at, at + count))
+}
+
+/// Of the pages up to `end`, those whose bits are clear where the bits of `pages` are written as `inside` says.
+pub(crate) open spec fn clear_of(inside: bool, pages: Pages, end: int) -> Set<int> {
+    range(0, end).filter(|page: int| (pages.at <= page < pages.at + pages.count) != inside)
 }
 
 /// The call has what it had.
@@ -377,6 +501,100 @@ proof fn lemma_not_not(bits: u64)
     ensures !!bits == bits,
 {
     assert(!!bits == bits) by (bit_vector);
+}
+
+/// Setting bits takes those that were clear.
+proof fn lemma_or(base: int, bits: u64)
+    ensures forall|was: u64| #![trigger was | bits]
+        pages_of(base, was & !(was | bits)) =~= Set::empty() && pages_of(base, (was | bits) & !was) == pages_of(base, bits & !was)
+            && pages_of(base, bits & !was) <= pages_of(base, bits),
+{
+    lemma_empty(base);
+    assert forall|was: u64| #![trigger was | bits]
+        pages_of(base, was & !(was | bits)) =~= Set::empty() && pages_of(base, (was | bits) & !was) == pages_of(base, bits & !was)
+            && pages_of(base, bits & !was) <= pages_of(base, bits) by {
+        assert(was & !(was | bits) == 0 && (was | bits) & !was == bits & !was) by (bit_vector);
+        lemma_pages(base, bits, was);
+    }
+}
+
+/// Clearing bits of pages that a call has gives those back.
+proof fn lemma_and(base: int, held: Set<int>, bits: u64)
+    requires pages_of(base, !bits) <= held,
+    ensures forall|was: u64| #![trigger was & bits] held.disjoint(pages_of(base, !was)) ==>
+        pages_of(base, was & !(was & bits)) == pages_of(base, !bits) && pages_of(base, (was & bits) & !was) =~= Set::empty() && !bits & !was == 0,
+{
+    lemma_empty(base);
+    assert forall|was: u64| #![trigger was & bits] held.disjoint(pages_of(base, !was)) implies
+        pages_of(base, was & !(was & bits)) == pages_of(base, !bits) && pages_of(base, (was & bits) & !was) =~= Set::empty() && !bits & !was == 0 by {
+        lemma_none(base, !bits, was);
+        assert(!bits & !was == 0 ==> was & !(was & bits) == !bits) by (bit_vector);
+        assert((was & bits) & !was == 0) by (bit_vector);
+    }
+}
+
+/// A word all of whose pages a call has can be written.
+proof fn lemma_store(base: int, held: Set<int>, bits: u64)
+    requires range(base, base + 64) <= held,
+    ensures forall|was: u64| #![trigger pages_of(base, !was)] held.disjoint(pages_of(base, !was)) ==>
+        pages_of(base, was & !bits) == pages_of(base, !bits) && pages_of(base, bits & !was) =~= Set::empty(),
+{
+    lemma_empty(base);
+    assert forall|was: u64| #![trigger pages_of(base, !was)] held.disjoint(pages_of(base, !was)) implies
+        pages_of(base, was & !bits) == pages_of(base, !bits) && pages_of(base, bits & !was) =~= Set::empty() by {
+        let all = !0u64;
+        assert(pages_of(base, all) <= held);
+        lemma_none(base, all, was);
+        assert(all == !0u64 && all & !was == 0 ==> was & !bits == !bits && bits & !was == 0) by (bit_vector);
+    }
+}
+
+/// Bits that are turned over.
+proof fn lemma_others()
+    ensures forall|bits: u64| #![trigger 0u64 ^ bits] 0u64 ^ bits == bits, forall|bits: u64| #![trigger !0u64 ^ bits] !0u64 ^ bits == !bits && !!bits == bits,
+        !!0u64 == 0,
+{
+    assert forall|bits: u64| #![trigger 0u64 ^ bits] 0u64 ^ bits == bits by { assert(0u64 ^ bits == bits) by (bit_vector); }
+    assert forall|bits: u64| #![trigger !0u64 ^ bits] !0u64 ^ bits == !bits && !!bits == bits by {
+        let ones = !0u64;
+        assert(ones == !0u64 ==> ones ^ bits == !bits && !!bits == bits) by (bit_vector);
+    }
+    assert(!!0u64 == 0) by (bit_vector);
+}
+
+/// All of a word.
+proof fn lemma_whole(base: int)
+    ensures
+        pages_of(base, !0u64 & !0u64) =~= range(base, base + 64),
+        pages_of(base, 0u64 & !!0u64) =~= Set::empty(),
+{
+    lemma_empty(base);
+    lemma_row(base, 0, 64);
+    assert(!0u64 & !0u64 == (!0u64 >> sub(64u32, 64u32)) << 0u32) by (bit_vector);
+    assert(0u64 & !!0u64 == 0) by (bit_vector);
+}
+
+/// Of a row of pages that a call has all bits are set, whenever it looks.
+proof fn lemma_held(base: int, at: u32, count: u32, held: Set<int>)
+    requires 1 <= count <= 64 && at + count <= 64,
+    ensures range(base + at, base + at + count) <= held ==> forall|was: u64| #![trigger pages_of(base, !was)]
+        held.disjoint(pages_of(base, !was)) ==> was & row(at, count) == row(at, count),
+{
+    lemma_row(base, at, count);
+    if range(base + at, base + at + count) <= held {
+        lemma_owner(base, row(at, count), held);
+    }
+}
+
+/// The same of any bits.
+proof fn lemma_owner(base: int, bits: u64, held: Set<int>)
+    requires pages_of(base, bits) <= held,
+    ensures forall|was: u64| #![trigger pages_of(base, !was)] held.disjoint(pages_of(base, !was)) ==> was & bits == bits,
+{
+    lemma_all(bits);
+    assert forall|was: u64| #![trigger pages_of(base, !was)] held.disjoint(pages_of(base, !was)) implies was & bits == bits by {
+        lemma_none(base, bits, was);
+    }
 }
 
 proof fn lemma_taking(base: int, bits: u64)
@@ -510,11 +728,12 @@ fn theorem_what_was_taken_can_be_given_back(order: u8, count: u32)
     let tracked of5 = all.split(pages_of(320, !0u64));
     let tracked of6 = all.split(pages_of(384, !0u64));
     let tracked of7 = all.split(pages_of(448, !0u64));
+    let ghost id = all.id();
     let bitmap = Bitmap([
-        AtomicU64::new(0, Ghost(0), Tracked(of0)), AtomicU64::new(0, Ghost(64), Tracked(of1)),
-        AtomicU64::new(0, Ghost(128), Tracked(of2)), AtomicU64::new(0, Ghost(192), Tracked(of3)),
-        AtomicU64::new(0, Ghost(256), Tracked(of4)), AtomicU64::new(0, Ghost(320), Tracked(of5)),
-        AtomicU64::new(0, Ghost(384), Tracked(of6)), AtomicU64::new(0, Ghost(448), Tracked(of7)),
+        AtomicU64::new(0, Ghost((id, 0)), Tracked(of0)), AtomicU64::new(0, Ghost((id, 64)), Tracked(of1)),
+        AtomicU64::new(0, Ghost((id, 128)), Tracked(of2)), AtomicU64::new(0, Ghost((id, 192)), Tracked(of3)),
+        AtomicU64::new(0, Ghost((id, 256)), Tracked(of4)), AtomicU64::new(0, Ghost((id, 320)), Tracked(of5)),
+        AtomicU64::new(0, Ghost((id, 384)), Tracked(of6)), AtomicU64::new(0, Ghost((id, 448)), Tracked(of7)),
     ]);
     assert(bitmap.wf());
     let tracked mut held = all;

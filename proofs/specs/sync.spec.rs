@@ -2,37 +2,58 @@
 //@ atomics
 
 //@ external fn pause
+//@ external fn swap_u32
+//@ external fn recheck_u32
 //@ fn update_u64, waits
 //@ fn update_u64, holds
+//@ fn update_u64, of: Protocol
 //@ fn update_u64
     requires
         word.wf(),
-        old(held).id() == word.id(),
-        forall|seen: u64| change.requires((seen,)),
+        P::of(word.place(), *old(held)),
+        forall|seen: u64| P::knows(word.place(), *old(held), seen) ==> #[trigger] change.requires((seen,)),
         // What is given back is the caller's.
-        forall|seen: u64, new: u64| #[trigger] change.ensures((seen,), Some(new)) ==> pages(word.base(), seen & !new) <= old(held).dom(),
+        forall|seen: u64, new: u64| P::knows(word.place(), *old(held), seen) && #[trigger] change.ensures((seen,), Some(new)) ==>
+            P::may(word.place(), *old(held), seen, new),
     ensures
-        final(held).id() == old(held).id(),
+        P::of(word.place(), *final(held)),
         match out {
-            Ok((was, new)) => change.ensures((was,), Some(new))
-                && old(held).dom().disjoint(pages(word.base(), new & !was))
-                && final(held).dom() == old(held).dom().difference(pages(word.base(), was & !new)).union(pages(word.base(), new & !was)),
-            Err(was) => change.ensures((was,), None) && final(held).dom() == old(held).dom(),
+            Ok((was, new)) => change.ensures((was,), Some(new)) && P::knows(word.place(), *old(held), was)
+                && P::moved(word.place(), *old(held), was, new, *final(held)),
+            Err(was) => change.ensures((was,), None) && P::knows(word.place(), *old(held), was) && *final(held) == *old(held),
         },
 //@ fn update_u64, before: let mut old
     let ghost before = *held;
+//@ fn update_u64, looks: let mut old
 //@ fn update_u64, loop: while let
         invariant
             word.wf(),
             before == *verus_builtin::old(held),
-            before.id() == word.id(),
             *held == before,
-            forall|seen: u64| change.requires((seen,)),
-            forall|seen: u64, new: u64| #[trigger] change.ensures((seen,), Some(new)) ==> pages(word.base(), seen & !new) <= before.dom(),
+            P::of(word.place(), before),
+            P::knows(word.place(), before, old),
+            forall|seen: u64| P::knows(word.place(), before, seen) ==> #[trigger] change.requires((seen,)),
+            forall|seen: u64, new: u64| P::knows(word.place(), before, seen) && #[trigger] change.ensures((seen,), Some(new)) ==>
+                P::may(word.place(), before, seen, new),
         ensures
             change.ensures((old,), None),
+            P::knows(word.place(), before, old),
             *held == before,
 //@ fn update_u64, passes: match word
+//@ fn swap_u64, holds
+//@ fn swap_u64, of: Protocol
+//@ fn swap_u64
+    requires
+        word.wf(),
+        P::of(word.place(), *old(held)),
+        P::knows(word.place(), *old(held), from) ==> P::may(word.place(), *old(held), from, to),
+    ensures
+        P::of(word.place(), *final(held)),
+        out ==> P::knows(word.place(), *old(held), from) && P::moved(word.place(), *old(held), from, to, *final(held)),
+        !out ==> *final(held) == *old(held),
+//@ fn swap_u64, passes: let swapped
+//@ fn recheck_u64
+    requires word.wf(),
 
 //@ items
-use crate::model::{Held, pages};
+use crate::model::{Held, Protocol, pages};

@@ -98,22 +98,6 @@ const fn first_word(at: u32, end: u32) -> (u64, u32) {
     (mask(at % 64, next - at), next)
 }
 
-/// The words that `pages` lie in, by the position of a page in each, with their bits there.
-#[inline]
-fn words(pages: Pages) -> impl Iterator<Item = (u32, u64)> {
-    let end = pages.at + pages.count;
-    let mut at = pages.at;
-    core::iter::from_fn(move || {
-        if at >= end {
-            return None;
-        }
-        let next = (at / 64 * 64 + 64).min(end);
-        let word = (at, mask(at % 64, next - at));
-        at = next;
-        Some(word)
-    })
-}
-
 /// The lowest `count` of the bits set in `word`.
 fn lowest(word: u64, count: u32) -> u64 {
     if word.count_ones() <= count {
@@ -260,44 +244,29 @@ impl Bitmap {
         if !pages.is_in_one_word() {
             return self.take_words(pages);
         }
-        let bits = mask(at % 64, count);
-        let taken = update_u64(self.word(at), |word| {
-            if word & bits == 0 {
-                Some(word | bits)
-            } else {
-                None
-            }
-        });
-        match taken {
-            Ok((_, new)) => Ok(TakenAt {
+        match self.take_bits(at, mask(at % 64, count)) {
+            Some(new) => Ok(TakenAt {
                 at,
                 filled: new == !0,
                 undone: false,
             }),
-            Err(_) => Err(NoBlock { undone: false }),
+            None => Err(NoBlock { undone: false }),
         }
     }
 
     #[inline(never)]
     fn take_words(&self, pages: Pages) -> Result<TakenAt, NoBlock> {
         // Look first, so that pages that can't be had are not touched.
-        if self.is_any_set(pages) {
+        if !self.all_are(pages, false) {
             return Err(NoBlock { undone: false });
         }
         let end = pages.at + pages.count;
         let (mut at, mut last) = (pages.at, 0);
         while at < end {
             let (bits, next) = first_word(at, end);
-            let taken = update_u64(self.word(at), |word| {
-                if word & bits == 0 {
-                    Some(word | bits)
-                } else {
-                    None
-                }
-            });
-            match taken {
-                Ok((_, new)) => last = new,
-                Err(_) => {
+            match self.take_bits(at, bits) {
+                Some(new) => last = new,
+                None => {
                     self.untake(pages.at, at);
                     let undone = at > pages.at;
                     return Err(NoBlock { undone });
@@ -310,6 +279,22 @@ impl Bitmap {
             filled: last == !0,
             undone: false,
         })
+    }
+
+    /// Takes the pages of these bits, all of the word of page `at`, which must all be clear: the word then.
+    #[inline(always)]
+    fn take_bits(&self, at: u32, bits: u64) -> Option<u64> {
+        let taken = update_u64(self.word(at), |word| {
+            if word & bits == 0 {
+                Some(word | bits)
+            } else {
+                None
+            }
+        });
+        match taken {
+            Ok((_, new)) => Some(new),
+            Err(_) => None,
+        }
     }
 
     /// Gives back pages `at..end`, which were just taken.
@@ -337,12 +322,13 @@ impl Bitmap {
 
     /// Takes all pages, which must all be clear: the huge frame is going to be free as a whole.
     pub(crate) fn take_all(&self) -> bool {
-        let mut taken = self.0.iter();
-        let used = taken.position(|word| !swap_u64(word, 0, !0));
-        // As above, not a store.
-        let mine = self.0.iter().take(used.unwrap_or(0));
-        mine.for_each(|word| _ = word.swap(0, Ordering::SeqCst));
-        used.is_none()
+        for index in 0..BITMAP_WORDS {
+            if !swap_u64(&self.0[index], 0, !0) {
+                self.untake(0, index as u32 * 64);
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -356,7 +342,18 @@ impl Bitmap {
         if !pages.is_in_one_word() {
             return self.give_words(pages);
         }
-        let bits = mask(at % 64, count);
+        match self.give_bits(at, mask(at % 64, count)) {
+            Some(new) => Ok(Given {
+                word: new,
+                row: Some(pages),
+            }),
+            None => Err(NotSet { given: 0 }),
+        }
+    }
+
+    /// Gives back the pages of these bits, all of the word of page `at`, which must all be set: the word then.
+    #[inline(always)]
+    fn give_bits(&self, at: u32, bits: u64) -> Option<u64> {
         let given = update_u64(self.word(at), |word| {
             if word & bits == bits {
                 Some(word & !bits)
@@ -365,11 +362,8 @@ impl Bitmap {
             }
         });
         match given {
-            Ok((_, new)) => Ok(Given {
-                word: new,
-                row: Some(pages),
-            }),
-            Err(_) => Err(NotSet { given: 0 }),
+            Ok((_, new)) => Some(new),
+            Err(_) => None,
         }
     }
 
@@ -385,16 +379,9 @@ impl Bitmap {
         while at < end {
             let (bits, next) = first_word(at, end);
             let given = at - pages.at;
-            let cleared = update_u64(self.word(at), |word| {
-                if word & bits == bits {
-                    Some(word & !bits)
-                } else {
-                    None
-                }
-            });
-            match cleared {
-                Ok((_, new)) => last = new,
-                Err(_) => return Err(NotSet { given }),
+            match self.give_bits(at, bits) {
+                Some(new) => last = new,
+                None => return Err(NotSet { given }),
             }
             at = next;
         }
@@ -435,11 +422,17 @@ impl Bitmap {
 
     /// Writes all bits: those of `pages` as `inside` says, the others the opposite.
     pub(crate) fn write(&self, inside: bool, pages: Pages) {
-        let mut all = [if inside { 0 } else { !0 }; BITMAP_WORDS];
-        for (at, bits) in words(pages) {
-            all[(at / 64) as usize % BITMAP_WORDS] ^= bits;
-        }
-        for (bits, word) in all.into_iter().zip(&self.0) {
+        let others = if inside { 0 } else { !0 };
+        let end = pages.at + pages.count;
+        let mut at = pages.at;
+        for index in 0..BITMAP_WORDS {
+            let word = &self.0[index];
+            let mut bits = others;
+            if at < end && (at / 64) as usize == index {
+                let (those, next) = first_word(at, end);
+                bits ^= those;
+                at = next;
+            }
             // Release: a call that comes late may take a page before the huge word says that
             // the bitmap holds.
             // The model checker orders only read-modify-writes of several CPUs, and a call that
@@ -453,10 +446,12 @@ impl Bitmap {
 
     /// Sets these pages.
     pub(crate) fn set(&self, pages: Pages) {
-        for (at, bits) in words(pages) {
-            let word = self.word(at);
-            let old = word.load(Ordering::Relaxed);
-            word.store(old | bits, Ordering::Release);
+        let end = pages.at + pages.count;
+        let mut at = pages.at;
+        while at < end {
+            let (bits, next) = first_word(at, end);
+            self.word(at).fetch_or(bits, Ordering::Release);
+            at = next;
         }
     }
 }
@@ -508,11 +503,17 @@ impl Bitmap {
 
     /// Whether all of these pages are allocated.
     pub(crate) fn all_set(&self, pages: Pages) -> bool {
+        self.all_are(pages, true)
+    }
+
+    /// Whether all of these pages are allocated, or all free.
+    fn all_are(&self, pages: Pages, allocated: bool) -> bool {
         let end = pages.at + pages.count;
         let mut at = pages.at;
         while at < end {
             let (bits, next) = first_word(at, end);
-            if self.word_at(at) & bits != bits {
+            let wanted = if allocated { bits } else { 0 };
+            if self.word_at(at) & bits != wanted {
                 return false;
             }
             at = next;
@@ -520,24 +521,11 @@ impl Bitmap {
         true
     }
 
-    /// Whether any of these pages is allocated.
-    fn is_any_set(&self, pages: Pages) -> bool {
-        let end = pages.at + pages.count;
-        let mut at = pages.at;
-        while at < end {
-            let (bits, next) = first_word(at, end);
-            if self.word_at(at) & bits != 0 {
-                return true;
-            }
-            at = next;
-        }
-        false
-    }
-
     /// Whether page `at` is allocated.
     #[inline]
     pub(crate) fn is_set(&self, at: u32) -> bool {
-        self.word_at(at) >> (at % 64) & 1 != 0
+        let word = self.word_at(at);
+        word >> (at % 64) & 1 != 0
     }
 
     /// The 64 pages around `at`, one bit each, set while allocated.
