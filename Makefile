@@ -37,7 +37,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-features foreign linux clean setup
+.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -301,6 +301,11 @@ port-c: setup ## test: the C port: its header, tests on this host, a C kernel on
 port-small: setup ## test: how much of the allocator a small kernel links
 	@scripts/setup.sh target $(BARE)
 	@ports/small/run.sh
+
+port-hello: setup ## test: a small kernel to copy from, ports/hello: its memory, a heap, in QEMU
+	@scripts/setup.sh target $(BARE)
+	@scripts/setup.sh qemu
+	@ports/hello/run.sh
 
 port-features: setup ## measure: what each feature of the engine costs a small kernel: code, a CPU's data, tables, instructions (minutes)
 	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind

@@ -19,6 +19,7 @@ workloads: slurm counts msrv fuzz bare
 engine: slurm counts ports msrv loom miri semver features bare fuzz publish
 fuzz: fuzz
 ports/c: ports
+ports/hello: ports
 ports/ostd: ports
 ports/small: ports
 packaging: rules

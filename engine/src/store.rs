@@ -47,7 +47,7 @@ impl core::error::Error for Full {}
 
 impl<'s, T: Copy> Store<'s, T> {
     /// An empty list over `slots`.
-    pub fn new(slots: &'s mut [T]) -> Self {
+    pub const fn new(slots: &'s mut [T]) -> Self {
         Self { slots, len: 0 }
     }
 

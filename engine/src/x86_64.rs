@@ -1,7 +1,7 @@
 //! The traits of the crate `x86_64`: its page tables take their frames from ours.
 //!
-//! With the feature `x86_64`, [`PageTableFrames`] of `&Frames` or of a `&mut` [`Cpu`] are a
-//! `FrameAllocator` and a `FrameDeallocator` of frames of 4 KiB, 2 MiB and 1 GiB.
+//! With the feature `x86_64`, [`PageTableFrames`] of `&Frames`, of a `&mut` [`Cpu`], or of a `&mut`
+//! [`EarlyMemory`] are a `FrameAllocator` and a `FrameDeallocator` of frames of 4 KiB, 2 MiB and 1 GiB.
 //!
 //! ```
 //! use firstlight::frames::Frames;
@@ -30,7 +30,8 @@
 use ::x86_64::PhysAddr;
 use ::x86_64::structures::paging::{FrameAllocator, FrameDeallocator, PageSize, PhysFrame};
 
-use crate::addr::{Frame, Order, PAGE_SHIFT};
+use crate::addr::{Frame, FrameRange, Order, PAGE_BYTES, PAGE_SHIFT};
+use crate::early::{EarlyMemory, EarlyRequest};
 use crate::frames::{Cpu, Frames, Request};
 
 /// The order of frames of this size: 0, 9 or 18.
@@ -58,7 +59,7 @@ fn first<S: PageSize>(block: PhysFrame<S>) -> Frame {
 pub struct PageTableFrames<A>(A);
 
 impl<A> PageTableFrames<A> {
-    /// Of `&Frames`, or of a `&mut Cpu`.
+    /// Of `&Frames`, of a `&mut Cpu`, or of a `&mut EarlyMemory` before there are frames.
     ///
     /// # Safety
     /// No code frees frames that are not its own: the
@@ -68,7 +69,7 @@ impl<A> PageTableFrames<A> {
     }
 }
 
-/// `&Frames` or a `&mut Cpu`.
+/// `&Frames`, a `&mut Cpu`, or a `&mut EarlyMemory`.
 trait Allocator {
     fn allocate(&mut self, order: Order) -> Option<Frame>;
 
@@ -95,6 +96,22 @@ impl Allocator for &mut Cpu<'_, '_> {
 
     fn free(&mut self, block: Frame, order: Order) {
         let freed = Cpu::free(self, block, order);
+        debug_assert!(freed.is_ok(), "{freed:?}");
+    }
+}
+
+/// Below the current limit, from the current direction; what is not freed stays reserved for ever.
+impl Allocator for &mut EarlyMemory<'_> {
+    fn allocate(&mut self, order: Order) -> Option<Frame> {
+        let bytes = order.frames() * PAGE_BYTES;
+        let request = EarlyRequest::new(bytes, bytes, "page tables");
+        let block = EarlyMemory::allocate(self, &request).ok()?;
+        Some(block.start().frame())
+    }
+
+    fn free(&mut self, block: Frame, order: Order) {
+        let range = FrameRange::of(block, order.frames()).addrs();
+        let freed = EarlyMemory::free(self, range);
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 }

@@ -75,10 +75,56 @@ pub struct EarlyMemory<'s> {
 }
 
 impl<'s> EarlyMemory<'s> {
+    /// No memory, and no storage for any: what lies in a kernel's `static` before and after early memory does.
+    /// Requests find [`EarlyError::NoSpace`].
+    ///
+    /// A mapper that takes page tables from a global allocator gets them so before
+    /// [`Frames`](crate::frames::Frames) is there
+    /// ([`BootMemory::with_early`](crate::start::BootMemory::with_early)):
+    ///
+    /// ```
+    /// use std::sync::{Mutex, OnceLock}; // a kernel has a lock and a cell of its own
+    /// use firstlight::addr::{Frame, Order};
+    /// use firstlight::early::{EarlyError, EarlyMemory, EarlyRequest};
+    /// use firstlight::frames::{Frames, Request};
+    ///
+    /// static EARLY: Mutex<EarlyMemory<'static>> = Mutex::new(EarlyMemory::EMPTY);
+    /// static FRAMES: OnceLock<Frames<'static>> = OnceLock::new();
+    ///
+    /// /// What the mapper calls, before and after.
+    /// fn page_table() -> Option<Frame> {
+    ///     if let Some(frames) = FRAMES.get() {
+    ///         return frames.allocate(Request::new(Order::PAGE)).ok();
+    ///     }
+    ///     let request = EarlyRequest::new(4096, 4096, "page tables");
+    ///     let table = EARLY.lock().ok()?.allocate(&request).ok()?;
+    ///     Some(table.start().frame())
+    /// }
+    ///
+    /// /// For `BootMemory::with_early`: `map_all` maps memory, and calls `page_table`.
+    /// fn with_mapper(
+    ///     early: &mut EarlyMemory<'static>,
+    ///     map_all: impl FnOnce(),
+    /// ) -> Result<(), EarlyError> {
+    ///     core::mem::swap(early, &mut *EARLY.lock().unwrap());
+    ///     map_all();
+    ///     core::mem::swap(early, &mut *EARLY.lock().unwrap());
+    ///     Ok(())
+    /// }
+    /// # let (mut memory, mut reserved) = (Vec::leak(vec![Default::default(); 4]), Vec::leak(vec![Default::default(); 4]));
+    /// # let mut early = EarlyMemory::new(memory, reserved, &mut []);
+    /// # early.add(firstlight::addr::PhysRange::new(0, 0x10_0000).unwrap(), Default::default())?;
+    /// # assert_eq!(page_table(), None);
+    /// # with_mapper(&mut early, || assert_eq!(page_table(), Some(Frame::new(0xff))))?;
+    /// # assert_eq!((page_table(), early.reserved_bytes()), (None, 4096));
+    /// # Ok::<(), EarlyError>(())
+    /// ```
+    pub const EMPTY: Self = Self::new(&mut [], &mut [], &mut []);
+
     /// No memory yet, in the storage provided.
     ///
     /// `owners` may have fewer slots than there are reservations; see [`Self::untracked`].
-    pub fn new(
+    pub const fn new(
         memory: &'s mut [EarlyRegion],
         reserved: &'s mut [EarlyRegion],
         owners: &'s mut [Allocation],
@@ -142,6 +188,18 @@ impl<'s> EarlyMemory<'s> {
         owner: &'static str,
     ) -> Result<(), EarlyError> {
         self.claim(Allocation::reserved(range, owner), EarlyFlags::FREEABLE)
+    }
+
+    /// Reserves each of `ranges` for ever, as [`Self::reserve`] does: modules of a loader, rows of a table.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn reserve_all(
+        &mut self,
+        ranges: impl IntoIterator<Item = (PhysRange, &'static str)>,
+    ) -> Result<(), EarlyError> {
+        let mut ranges = ranges.into_iter();
+        ranges.try_for_each(|(range, owner)| self.reserve(range, owner))
     }
 
     /// Sets the node of the memory in `range`; holes have none.
@@ -249,6 +307,11 @@ impl<'s> EarlyMemory<'s> {
     /// Sets the current limit, for example to what is mapped so far.
     pub fn set_limit(&mut self, limit: PhysAddr) {
         self.limit = limit;
+    }
+
+    /// The end of memory from which requests are served.
+    pub fn direction(&self) -> Direction {
+        self.direction
     }
 
     /// Sets the end of memory from which requests are served.

@@ -72,7 +72,7 @@ pub(super) struct OwnerLog<'s> {
 }
 
 impl<'s> OwnerLog<'s> {
-    pub(super) fn new(slots: &'s mut [Allocation]) -> Self {
+    pub(super) const fn new(slots: &'s mut [Allocation]) -> Self {
         Self {
             entries: Store::new(slots),
             untracked: 0,

@@ -32,7 +32,7 @@ fn span(start: u64, end: u64) -> PhysRange {
 
 impl<'s> RegionSet<'s> {
     /// An empty set.
-    pub(super) fn new(slots: &'s mut [EarlyRegion]) -> Self {
+    pub(super) const fn new(slots: &'s mut [EarlyRegion]) -> Self {
         Self {
             regions: Store::new(slots),
         }

@@ -6,7 +6,8 @@ use crate::fdt_blob;
 use crate::kit;
 
 use acpi_tables::{memory, slit, srat, x2apic};
-use firstlight::addr::{Order, PhysRange};
+use firstlight::addr::{Order, PhysAddr, PhysRange};
+use firstlight::early::{Allocation, Direction, EarlyError, EarlyRequest};
 use firstlight::firmware::e820;
 use firstlight::firmware::fdt::Fdt;
 use firstlight::frames::{BlockError, Frames};
@@ -192,6 +193,76 @@ fn between_the_steps_a_kernel_allocates() {
         layout.owner_of(range(32 * MIB, 33 * MIB).start().frame()),
         Some("page tables")
     );
+}
+
+#[test]
+fn a_kernel_that_maps_memory_itself_has_its_tables_before_there_are_frames() {
+    let modules = (0..5u64).map(|at| (range((32 + 2 * at) * MIB, (33 + 2 * at) * MIB), "module"));
+    let mut tables = Vec::new();
+    let memory = boot(&OneNode { cpus: 1 })
+        .early(leaked::<32, 2>(), &mut |_| {})
+        .unwrap()
+        .with_early(|early| {
+            early.reserve_all(modules.clone())?;
+            early.set_limit(PhysAddr::new(64 * MIB));
+            early.set_direction(Direction::BottomUp);
+            let table = EarlyRequest::new(4096, 4096, "page tables");
+            for _ in 0..300 {
+                tables.push(early.allocate(&table)?);
+            }
+            Ok::<(), EarlyError>(())
+        })
+        .unwrap();
+    assert!(tables.iter().all(|table| table.end().get() <= 64 * MIB));
+    // Limit and direction hold for the call alone: the allocator's tables are high again.
+    assert_eq!(memory.early.limit(), PhysAddr::new(u64::MAX));
+    assert_eq!(memory.early.direction(), Direction::TopDown);
+    let layout = memory.layout(&mut |_| {}).unwrap();
+    let platform: &Uninitialised = Box::leak(Box::default());
+    let frames = Frames::build(layout, platform).unwrap();
+    for range in tables
+        .iter()
+        .copied()
+        .chain(modules.map(|(range, _)| range))
+    {
+        let refused = frames.free(range.start().frame(), Order::PAGE);
+        assert!(
+            matches!(refused, Err(BlockError::Reserved { .. })),
+            "{refused:?}"
+        );
+    }
+    let own = |taken: &&Allocation| taken.owner() == "frame allocator tables";
+    let early = frames.layout().early();
+    assert!(
+        early
+            .owners()
+            .iter()
+            .filter(own)
+            .all(|taken| taken.range.start().get() >= 64 * MIB)
+    );
+}
+
+#[test]
+fn what_fails_while_memory_is_mapped_ends_the_way_up() {
+    let memory = boot(&OneNode { cpus: 1 })
+        .early(leaked::<32, 2>(), &mut |_| {})
+        .unwrap();
+    let error = memory.with_early(|early| {
+        early.set_limit(PhysAddr::new(4096));
+        early
+            .allocate(&EarlyRequest::new(4096, 4096, "page tables"))
+            .map(drop)
+    });
+    let error = error.map(drop).unwrap_err();
+    assert!(matches!(error, EarlyError::NoSpace { .. }), "{error}");
+    // Too many modules: the error says how many slots are enough.
+    let memory = boot(&OneNode { cpus: 1 })
+        .early(leaked::<8, 2>(), &mut |_| {})
+        .unwrap();
+    let modules = (1..30u64).map(|at| (range(at * 3 * MIB, at * 3 * MIB + 4096), "module"));
+    let error = memory.with_early(|early| early.reserve_all(modules));
+    let error = StartError::from(error.map(drop).unwrap_err());
+    assert_eq!(error.storage_needed(), Some(StorageNeeded::Ranges(9)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! mapped is found, every table is a frame of ours, and all frames come back.
 
 use firstlight::addr::PhysRange;
+use firstlight::early::{Direction, EarlyFlags, EarlyMemory, EarlyRegion};
 use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames};
 use firstlight::map::{MapEntry, MemoryKind};
 use firstlight::node::NodeId;
@@ -169,6 +170,31 @@ fn page_tables_in_frames_of_the_shared_levels() {
     map_all_sizes(offset, &mut unsafe { PageTableFrames::new(&frames) });
     assert_eq!(frames.statistics(), before);
     frames.validate().unwrap();
+}
+
+#[test]
+fn page_tables_in_early_memory() {
+    let memory: &Reservation = Box::leak(Box::new(Reservation::new(3 << 30).unwrap()));
+    let offset = memory.base().as_ptr().expose_provenance() as u64;
+    let mut ranges = [EarlyRegion::EMPTY; 4];
+    // A page that is freed between others is a hole.
+    let mut reserved = vec![EarlyRegion::EMPTY; 1024];
+    let mut early = EarlyMemory::new(&mut ranges, &mut reserved, &mut []);
+    let all = PhysRange::new(0, 3 * GIB).unwrap();
+    early.add(all, EarlyFlags::NONE).unwrap();
+    for direction in [Direction::TopDown, Direction::BottomUp] {
+        early.set_direction(direction);
+        // SAFETY: only frames that were allocated are freed.
+        map_all_sizes(offset, &mut unsafe { PageTableFrames::new(&mut early) });
+        assert_eq!(early.reserved_bytes(), 0);
+    }
+    early.set_limit(firstlight::addr::PhysAddr::new(GIB));
+    // SAFETY: nothing is freed.
+    let mut tables = unsafe { PageTableFrames::new(&mut early) };
+    let table: PhysFrame<Size4KiB> = tables.allocate_frame().unwrap();
+    assert_eq!(table.start_address().as_u64(), 4096, "the first that fits");
+    // The first page is never allocated.
+    assert!(FrameAllocator::<Size1GiB>::allocate_frame(&mut tables).is_none());
 }
 
 #[test]
