@@ -11,7 +11,14 @@ pub fn available_bytes() -> Option<u64> {
     available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-fn available(text: &str) -> Option<u64> {
+/// The same, by the text of `/proc/meminfo`: for those who keep that file open.
+///
+/// ```
+/// use firstlight_host::meminfo::available;
+/// assert_eq!(available("MemTotal: 8 kB\nMemAvailable: 3 kB\n"), Some(3 << 10));
+/// ```
+#[must_use]
+pub fn available(text: &str) -> Option<u64> {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;

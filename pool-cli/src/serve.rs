@@ -32,6 +32,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut say = |line: &str| {
         let _ = writeln!(io::stderr(), "firstlight pool: {line}");
     };
-    let mut read = || Config::read(&options.config).map_err(|error| error.to_string());
-    server::serve(&config, &mut read, &mut say).map_err(Failure::served)
+    let path = options.config.clone();
+    let read = move || Config::read(&path).map_err(|error| error.to_string());
+    server::serve(&config, read, &mut say).map_err(Failure::served)
 }

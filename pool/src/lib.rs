@@ -17,7 +17,7 @@
 //! | [`export`] | a status for Prometheus and for browsers, in an unprivileged process |
 //! | [`os`] | Linux: memory files, huge pages, peers, seccomp; all unsafe code of the crate |
 //!
-//! One thread decides and never waits; workers wake it. What is always true is in `docs/pool-safety.md`, who may do
+//! One thread decides and never waits; workers wake it (`server/mod.rs` lists what it opens and closes). What is always true is in `docs/pool-safety.md`, who may do
 //! what in `docs/pool-threats.md`, each line with its test; `make soak` runs the long ones, `make simulate` plays the machine.
 
 #![deny(unsafe_code)]

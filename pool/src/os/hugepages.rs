@@ -5,6 +5,7 @@
 //! puts the old number back when dropped; a file lock keeps two of them, in
 //! whichever process, from undoing each other's work.
 
+use super::kept::KeptFile;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs;
 use std::io;
@@ -37,12 +38,50 @@ fn folder(sys: &Path, page_bytes: u64, node: Option<u32>) -> PathBuf {
     }
 }
 
-fn number(path: &Path) -> io::Result<u64> {
-    let text = fs::read_to_string(path)?;
-    text.trim().parse().map_err(|_| {
-        let text = format!("{}: {:?} is no number", path.display(), text.trim());
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    })
+/// Whether the machine has such pages, or such a node has them.
+#[must_use]
+pub fn exist(sys: &Path, page_bytes: u64, node: Option<u32>) -> bool {
+    folder(sys, page_bytes, node).is_dir()
+}
+
+/// The files with the counts of one page size, kept open.
+#[derive(Debug)]
+pub struct KeptCounts {
+    total: KeptFile,
+    free: KeptFile,
+    /// A node has no such file.
+    promised: Option<KeptFile>,
+}
+
+impl KeptCounts {
+    /// Opens those in `sys`; `None` where the machine has no such pages, or no such node.
+    ///
+    /// # Errors
+    /// Files that are there and cannot be opened.
+    pub fn open(sys: &Path, page_bytes: u64, node: Option<u32>) -> io::Result<Option<Self>> {
+        if !exist(sys, page_bytes, node) {
+            return Ok(None);
+        }
+        let folder = folder(sys, page_bytes, node);
+        Ok(Some(Self {
+            total: KeptFile::open(&folder.join("nr_hugepages"))?,
+            free: KeptFile::open(&folder.join("free_hugepages"))?,
+            promised: KeptFile::open_if_there(&folder.join("resv_hugepages"))?,
+        }))
+    }
+
+    /// What the kernel says now.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or make no sense.
+    pub fn counts(&self) -> io::Result<Counts> {
+        let promised = self.promised.as_ref();
+        Ok(Counts {
+            total_pages: self.total.number()?,
+            free_pages: self.free.number()?,
+            promised_pages: promised.map_or(Ok(0), KeptFile::number)?,
+        })
+    }
 }
 
 /// What `sys` says of huge pages of `page_bytes`; `None` where the machine has
@@ -51,20 +90,8 @@ fn number(path: &Path) -> io::Result<u64> {
 /// # Errors
 /// Files that are there and cannot be read, or make no sense.
 pub fn counts(sys: &Path, page_bytes: u64, node: Option<u32>) -> io::Result<Option<Counts>> {
-    let folder = folder(sys, page_bytes, node);
-    if !folder.is_dir() {
-        return Ok(None);
-    }
-    let promised = folder.join("resv_hugepages");
-    Ok(Some(Counts {
-        total_pages: number(&folder.join("nr_hugepages"))?,
-        free_pages: number(&folder.join("free_hugepages"))?,
-        promised_pages: if promised.exists() {
-            number(&promised)?
-        } else {
-            0
-        },
-    }))
+    let kept = KeptCounts::open(sys, page_bytes, node)?;
+    kept.map(|kept| kept.counts()).transpose()
 }
 
 /// Whether the machine has this node.
@@ -109,7 +136,7 @@ impl SetAside {
             _lock: lock,
         };
         fs::write(&set_aside.file, wanted.to_string())?;
-        let got = number(&set_aside.file)?;
+        let got = KeptFile::open(&set_aside.file)?.number()?;
         if got < wanted {
             // Dropping `set_aside` puts the old number back.
             let text = format!(

@@ -81,6 +81,15 @@ pub fn has_no_other_holder(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
+/// Whether the kernel answers [`has_no_other_holder`] for such files: from Linux 7.0 on hugetlbfs has no leases.
+#[must_use]
+pub fn tells_holders(huge_page_bytes: Option<u64>) -> bool {
+    let probe =
+        || has_no_other_holder(own_opening(unnamed(c"firstlight-probe", huge_page_bytes)?)?);
+    // Whatever else is in the way says nothing.
+    !matches!(probe(), Err(error) if error.raw_os_error() == Some(libc::EINVAL))
+}
+
 /// From now on no process can make the file larger by asking for it, and none can
 /// seal it any further; neither can be undone. Making it smaller stays possible.
 ///
@@ -282,6 +291,12 @@ mod tests {
         refill(&file, 0, 2 << 20).unwrap();
         set_length(&file, 0).unwrap();
         assert_eq!(held_bytes(&file).unwrap(), 0);
+    }
+
+    #[test]
+    fn files_of_other_pages_tell_who_has_them() {
+        assert!(tells_holders(None));
+        assert!(tells_holders(Some(4096)), "there are no such files");
     }
 
     #[test]

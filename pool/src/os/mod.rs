@@ -7,6 +7,7 @@
 //! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: users that may connect to one;
 //!   [`passrights`]: those to which nobody can send descriptors;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
+//! - [`kept`]: files of the kernel that are read and never closed; [`cgroup_memory`]: a cgroup's limits;
 //! - [`inherited`]: descriptors that the parent of this process left open;
 //! - [`service`]: what the service manager passes in and is notified of;
 //! - [`need`]: what a test needs of the machine.
@@ -26,6 +27,7 @@ pub mod cpus;
 pub mod hugepages;
 pub mod inherited;
 pub mod interrupt;
+pub mod kept;
 pub mod mapping;
 pub mod memory_file;
 pub mod need;

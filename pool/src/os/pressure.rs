@@ -2,15 +2,15 @@
 //!
 //! Background work reads how much of the last ten seconds tasks waited for
 //! memory, and steps back. A kernel without these figures has no pressure as far as can
-//! be seen: the caller gets `None`.
+//! be seen: the caller gets `None`. The files are [kept open](super::kept).
 //!
 //! A task that waits for the limit of its own cgroup counts there too, while the machine
 //! has memory to spare. So a [`Gauge`] also looks whether the machine itself reclaims
 //! (`/proc/vmstat`, whose counts leave reclaim for a cgroup's limit out).
 
-use std::fs;
+use super::kept::KeptFile;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Where the figures are.
@@ -19,18 +19,9 @@ pub const MEMORY: &str = "/proc/pressure/memory";
 /// Percent of the last ten seconds in which at least one task waited.
 ///
 /// # Errors
-/// The file is there and cannot be read, or says something else.
-pub fn some_percent_10s(path: &Path) -> io::Result<Option<f64>> {
-    match fs::read_to_string(path) {
-        Ok(text) => parse(&text).map(Some).ok_or_else(|| {
-            let text = format!("{}: no line \"some avg10=...\"", path.display());
-            io::Error::new(io::ErrorKind::InvalidData, text)
-        }),
-        // Without the feature there is no file, or one that may not be opened.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The file cannot be read, or says something else.
+pub fn some_percent_10s(memory: &KeptFile) -> io::Result<f64> {
+    parse(&memory.read()?).ok_or_else(|| memory.wrong("no line \"some avg10=...\""))
 }
 
 /// Where the kernel counts reclaim.
@@ -41,8 +32,9 @@ const RECENT: Duration = Duration::from_secs(10);
 /// Pressure of the machine itself.
 #[derive(Debug)]
 pub struct Gauge {
-    memory: PathBuf,
-    vmstat: PathBuf,
+    /// Without the feature there is no file, or one that may not be opened.
+    memory: Option<KeptFile>,
+    vmstat: Option<KeptFile>,
     /// The count of reclaim at the last look, and when it last grew.
     reclaimed: Option<u64>,
     grew_at: Option<Instant>,
@@ -55,11 +47,11 @@ impl Gauge {
         Self::of_files(MEMORY, VMSTAT)
     }
 
-    /// Of files in the place of `/proc/pressure/memory` and `/proc/vmstat`.
-    pub fn of_files(memory: impl Into<PathBuf>, vmstat: impl Into<PathBuf>) -> Self {
+    /// Of files in the place of `/proc/pressure/memory` and `/proc/vmstat`, which stay open.
+    pub fn of_files(memory: impl AsRef<Path>, vmstat: impl AsRef<Path>) -> Self {
         Self {
-            memory: memory.into(),
-            vmstat: vmstat.into(),
+            memory: KeptFile::open(memory.as_ref()).ok(),
+            vmstat: KeptFile::open(vmstat.as_ref()).ok(),
             reclaimed: None,
             grew_at: None,
         }
@@ -68,8 +60,8 @@ impl Gauge {
     /// Percent of the last ten seconds in which tasks waited for memory; `None` where
     /// that cannot be read, or the machine itself reclaimed nothing in that time.
     pub fn percent(&mut self, now: Instant) -> Option<f64> {
-        let percent = some_percent_10s(&self.memory).ok().flatten()?;
-        let Some(reclaimed) = reclaimed(&self.vmstat) else {
+        let percent = some_percent_10s(self.memory.as_ref()?).ok()?;
+        let Some(reclaimed) = self.vmstat.as_ref().and_then(reclaimed) else {
             // Nothing says that it is not the machine.
             return Some(percent);
         };
@@ -83,8 +75,8 @@ impl Gauge {
 }
 
 /// Pages looked at by the machine's own reclaim, and tasks that had to wait for it.
-fn reclaimed(vmstat: &Path) -> Option<u64> {
-    let text = fs::read_to_string(vmstat).ok()?;
+fn reclaimed(vmstat: &KeptFile) -> Option<u64> {
+    let text = vmstat.read().ok()?;
     let counts = text.lines().filter_map(|line| {
         let (name, count) = line.split_once(' ')?;
         let counted = name.starts_with("allocstall") || name.starts_with("pgscan_kswapd");
@@ -105,6 +97,7 @@ fn parse(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn reads_the_kernels_lines_and_refuses_others() {
@@ -139,29 +132,28 @@ mod tests {
             let text = format!("nr_free_pages 9\nallocstall_normal 1\npgscan_kswapd {pages}\n");
             fs::write(file("vmstat"), text).unwrap();
         };
+        reclaimed(100);
         let mut gauge = Gauge::of_files(file("memory"), file("vmstat"));
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        reclaimed(100);
         assert_eq!(gauge.percent(at(0)), None);
         assert_eq!(gauge.percent(at(1)), None, "nothing was reclaimed since");
         reclaimed(101);
         assert_eq!(gauge.percent(at(2)), Some(60.0));
         assert_eq!(gauge.percent(at(11)), Some(60.0));
         assert_eq!(gauge.percent(at(12)), None, "that was ten seconds ago");
-        fs::remove_file(file("vmstat")).unwrap();
+        fs::write(file("vmstat"), "nr_free_pages 9\n").unwrap();
         assert_eq!(gauge.percent(at(13)), Some(60.0));
     }
 
     #[test]
     fn a_kernel_without_the_file_has_no_figure() {
-        assert_eq!(
-            some_percent_10s(Path::new("/proc/pressure/none")).unwrap(),
-            None
-        );
+        let mut none = Gauge::of_files("/proc/pressure/none", VMSTAT);
+        assert_eq!(none.percent(Instant::now()), None);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory");
         fs::write(&path, "rubbish\n").unwrap();
-        assert!(some_percent_10s(&path).is_err());
+        let error = some_percent_10s(&KeptFile::open(&path).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("no line"), "{error}");
     }
 }

@@ -4,10 +4,9 @@
 //! descriptor store), word goes back by `NOTIFY_SOCKET`. Without a manager
 //! nothing comes and nothing is said.
 
-pub use sd_notify::NotifyState;
-
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -33,41 +32,16 @@ pub fn received() -> io::Result<Vec<(String, OwnedFd)>> {
         .collect())
 }
 
-/// Whether there is a manager that listens.
+/// The socket at which the manager wants to hear; `None` without a manager.
 #[must_use]
-pub fn is_there() -> bool {
-    std::env::var_os("NOTIFY_SOCKET").is_some()
+pub fn notified_at() -> Option<PathBuf> {
+    std::env::var_os("NOTIFY_SOCKET").map(PathBuf::from)
 }
 
 /// How many descriptors the manager keeps, if it says so (systemd 254).
 #[must_use]
 pub fn most_kept() -> Option<usize> {
     std::env::var("FDSTORE").ok()?.parse().ok()
-}
-
-/// Tells the manager.
-///
-/// # Errors
-/// It is there and does not take it.
-pub fn tell(states: &[NotifyState<'_>]) -> io::Result<()> {
-    sd_notify::notify(states)
-}
-
-/// Gives the manager a descriptor to keep over a restart, under a name.
-///
-/// # Errors
-/// It is there and does not take it.
-pub fn keep(name: &str, file: BorrowedFd<'_>) -> io::Result<()> {
-    let states = [NotifyState::FdStore, NotifyState::FdName(name)];
-    sd_notify::notify_with_fds(&states, &[file])
-}
-
-/// The manager need not keep what has this name any more.
-///
-/// # Errors
-/// It is there and does not take it.
-pub fn keep_no_more(name: &str) -> io::Result<()> {
-    tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(name)])
 }
 
 /// How often the manager wants a sign of life, if it does.

@@ -30,18 +30,19 @@ struct Version {
     changed: (i64, i64),
 }
 
-/// All ranges, read again whenever the file changes.
+/// All ranges, as they were when the file was last read.
 ///
 /// ```
 /// use firstlight_pool::os::subids::SubordinateIds;
 /// let file = tempfile::NamedTempFile::new()?;
 /// std::fs::write(&file, "1000:100000:65536\n")?;
 /// let mut ids = SubordinateIds::of_file(file.path(), &[]);
+/// assert!(!ids.is_current() && ids.read() && ids.is_current());
 /// assert_eq!(ids.user_of(165_535), 1000);
 /// assert_eq!(ids.user_of(165_536), 165_536);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SubordinateIds {
     path: PathBuf,
     /// Users whose ranges do not count as theirs: the daemon's owners, which have no limits.
@@ -53,7 +54,7 @@ pub struct SubordinateIds {
 }
 
 impl SubordinateIds {
-    /// Of this machine. A range of one of `apart` counts as a user of its own.
+    /// Of this machine, not read yet. A range of one of `apart` counts as a user of its own.
     #[must_use]
     pub fn of_machine(apart: &[u32]) -> Self {
         Self::of_file("/etc/subuid", apart)
@@ -71,8 +72,8 @@ impl SubordinateIds {
     }
 
     /// The user that `uid` counts as: the owner of its range, else itself.
-    pub fn user_of(&mut self, uid: u32) -> u32 {
-        self.read();
+    #[must_use]
+    pub fn user_of(&self, uid: u32) -> u32 {
         let within = |range: &&Range| {
             uid.checked_sub(range.first)
                 .is_some_and(|at| at < range.count)
@@ -83,22 +84,38 @@ impl SubordinateIds {
             .map_or(uid, |range| range.user)
     }
 
-    fn read(&mut self) {
-        let version = fs::metadata(&self.path).ok().map(|file| Version {
+    fn seen(&self) -> Option<Version> {
+        fs::metadata(&self.path).ok().map(|file| Version {
             inode: file.ino(),
             bytes: file.len(),
             changed: (file.ctime(), file.ctime_nsec()),
-        });
+        })
+    }
+
+    fn is_version(&self, version: Option<Version>) -> bool {
         let is_due = self.again.is_some_and(|at| Instant::now() >= at);
-        if version == self.version && !is_due {
-            return;
+        version == self.version && !is_due
+    }
+
+    /// Whether there is nothing new to read. The file is looked at and not opened.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.is_version(self.seen())
+    }
+
+    /// Reads the file if there is something new; whether it was read. Locks on the file, and whoever knows the names
+    /// of users, may have to be waited for.
+    pub fn read(&mut self) -> bool {
+        let version = self.seen();
+        if self.is_version(version) {
+            return false;
         }
         self.again = None;
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             // Out of descriptors, say: what was known holds, and it is read with the next client.
-            Err(_) => return,
+            Err(_) => return false,
         };
         // A name that is no text is as unknown as others, and takes no other range with it.
         let text = String::from_utf8_lossy(&text);
@@ -109,6 +126,7 @@ impl SubordinateIds {
         self.version = version;
         // Not with each client: a name service may take its time to fail.
         self.again = (!are_known).then(|| Instant::now() + AGAIN_AFTER);
+        true
     }
 
     /// The range of a line; `are_known` becomes false where its owner could not be looked up.
@@ -146,6 +164,10 @@ mod tests {
                     1001:no:number\n:::\n1002:4294967290:100\n";
         fs::write(&file, text).unwrap();
         let mut ids = SubordinateIds::of_file(file.path(), &[0, 900]);
+        let mut user_of = |uid| {
+            ids.read();
+            ids.user_of(uid)
+        };
         for (uid, user) in [
             (0, 0),
             (1000, 1000),
@@ -158,12 +180,12 @@ mod tests {
             (400_007, 400_000),
             (u32::MAX, 1002),
         ] {
-            assert_eq!(ids.user_of(uid), user, "{uid}");
+            assert_eq!(user_of(uid), user, "{uid}");
         }
         fs::write(&file, "1001:100000:10\n# longer than nothing\n").unwrap();
-        assert_eq!(ids.user_of(100_000), 1001, "read again");
+        assert_eq!(user_of(100_000), 1001, "read again");
         drop(file);
-        assert_eq!(ids.user_of(100_000), 100_000);
+        assert_eq!(user_of(100_000), 100_000);
     }
 
     #[test]
@@ -172,13 +194,17 @@ mod tests {
         let path = folder.path().join("subuid");
         fs::write(&path, "1000:100000:10\n").unwrap();
         let mut ids = SubordinateIds::of_file(&path, &[]);
-        assert_eq!(ids.user_of(100_001), 1000);
+        let mut user_of = |uid| {
+            ids.read();
+            ids.user_of(uid)
+        };
+        assert_eq!(user_of(100_001), 1000);
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(ids.user_of(100_001), 1000, "what was known holds");
+        assert_eq!(user_of(100_001), 1000, "what was known holds");
         fs::remove_dir(&path).unwrap();
-        assert_eq!(ids.user_of(100_001), 100_001, "there is none");
+        assert_eq!(user_of(100_001), 100_001, "there is none");
         fs::write(&path, "1001:100000:10\n").unwrap();
-        assert_eq!(ids.user_of(100_001), 1001);
+        assert_eq!(user_of(100_001), 1001);
     }
 }

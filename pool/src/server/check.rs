@@ -4,7 +4,7 @@ use super::{ServeError, warnings};
 use crate::config::{Config, Size};
 use crate::lease::quota::Rules;
 use crate::machine::Spec;
-use crate::os::hugepages;
+use crate::os::{hugepages, memory_file};
 use crate::protocol::PageSize;
 use crate::store::{StoreError, available};
 use serde::Serialize;
@@ -66,7 +66,9 @@ pub fn check(config: &Config) -> Result<Checked, ServeError> {
             .values()
             .fold(0, |all, bytes| all.saturating_add(*bytes)),
         notes: notes
-            .chain(warnings::of(Path::new("/"), config, &specs))
+            .chain(warnings::of(Path::new("/"), config, &specs, |page| {
+                memory_file::tells_holders(Some(page.bytes()))
+            }))
             .collect(),
     })
 }

@@ -6,11 +6,12 @@ use super::budget::processor_time;
 use super::closer::{self, NOBODY};
 use super::connections::{Sent, TOO_MANY};
 use super::events::Source;
+use super::peers::Unknown;
 use super::pool::Outgoing;
 use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::machine::{ConnectionId, Event, denied};
-use crate::os::peer::Credentials;
+use crate::os::peer::{Credentials, Peer};
 use crate::protocol::packet::PacketError;
 use crate::protocol::{Refusal, RefusalCode, Reply, Request};
 use std::io;
@@ -25,7 +26,7 @@ impl Server {
     /// next connection waits: at most so many do that each is looked at soon.
     pub(super) fn accept(&mut self) {
         let now = Instant::now();
-        let behind = self.closer.is_behind();
+        let behind = self.closer.is_behind() || self.peers.is_behind();
         let behind = behind.then(|| now + closer::PATIENCE);
         if let Some(due) = self.strangers.due(now).max(behind) {
             let _ = self
@@ -67,9 +68,10 @@ impl Server {
         None
     }
 
-    /// A new connection: none is kept for a user that may do nothing here.
+    /// A new connection: none is kept for a user that may do nothing here. Whose it is may have to be looked up
+    /// first.
     fn welcome(&mut self, socket: OwnedFd) -> Standing {
-        let mut begin = processor_time();
+        let begin = processor_time();
         // A peer that cannot be named may do nothing.
         let Ok(credentials) = Credentials::of(&socket) else {
             self.closer.close(NOBODY, socket);
@@ -78,7 +80,7 @@ impl Server {
         let user = self.pool.user_of(credentials.uid);
         // Before its groups and its cgroup are read: one that does nothing but connect has all that
         // it may have most of the time.
-        if self.connections.has_all(user) {
+        if self.connections.has_all(user) || self.peers.has_all(user) {
             self.connections
                 .turn_away(user, socket, RefusalCode::Busy, TOO_MANY);
             self.pool.machine.counters().turned_away += 1;
@@ -86,7 +88,47 @@ impl Server {
             return Standing::Client;
         }
         let with_cgroup = self.pool.machine.rules().has_cgroups();
-        let Ok(peer) = credentials.peer(&socket, user, with_cgroup) else {
+        if with_cgroup || !self.pool.ids.is_current() {
+            let unknown = Unknown {
+                socket,
+                credentials,
+                with_cgroup,
+            };
+            let is_owner = self.pool.machine.rules().is_owner(credentials.uid);
+            self.peers.look_up(user, is_owner, unknown);
+            self.charge(user, begin);
+            return Standing::Client;
+        }
+        let peer = credentials.peer(&socket, user, false);
+        self.welcome_peer(socket, user, peer, begin)
+    }
+
+    /// Those that were looked up.
+    pub(super) fn welcome_known(&mut self) {
+        for known in self.peers.known() {
+            if let Some(ids) = known.ids {
+                self.pool.ids = ids;
+            }
+            let begin = processor_time();
+            let before = begin.saturating_sub(known.spent);
+            let standing = self.welcome_peer(known.socket, known.user, known.peer, before);
+            if standing == Standing::Stranger {
+                // Waking up for it costs as much again.
+                let spent = processor_time().saturating_sub(before) * 2;
+                self.strangers.spend(spent, Instant::now());
+            }
+        }
+    }
+
+    /// A new connection, and whose it is; the processor's time since `begin` was spent on it.
+    fn welcome_peer(
+        &mut self,
+        socket: OwnedFd,
+        user: u32,
+        peer: io::Result<Peer>,
+        mut begin: Duration,
+    ) -> Standing {
+        let Ok(peer) = peer else {
             self.closer.close(user, socket);
             return Standing::Stranger;
         };

@@ -5,6 +5,7 @@
 //! let go of it when it is allocated. Should the daemon die in between, the seal on
 //! the file says what it is.
 
+use super::notifier::{Notifier, Ticket, Told};
 use crate::lease::Serial;
 use crate::os::service;
 use crate::protocol::PageSize;
@@ -12,7 +13,8 @@ use crate::store::slab::{Slab, SlabId};
 use crate::store::{Files, Key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// What the manager passed in.
 #[derive(Debug, Default)]
@@ -34,7 +36,7 @@ impl Received {
     /// Variables that make no sense.
     pub(super) fn new() -> io::Result<Self> {
         let mut received = Self {
-            mounts: service::is_there().then(Vec::new),
+            mounts: service::notified_at().map(|_| Vec::new()),
             ..Self::default()
         };
         for (name, file) in service::received()? {
@@ -63,7 +65,7 @@ const MOST_NAMES_BYTES: usize = 124 << 10;
 /// Whether and how descriptors are kept.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    on: bool,
+    notifier: Notifier,
     most: usize,
     /// Names under which something is kept.
     kept: BTreeSet<String>,
@@ -74,9 +76,9 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Keeps nothing where there is no manager.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(notifier: Notifier) -> Self {
         Self {
-            on: service::is_there(),
+            notifier,
             most: service::most_kept().unwrap_or(MOST_KEPT),
             kept: BTreeSet::new(),
             names_bytes: 0,
@@ -84,25 +86,53 @@ impl Keeper {
         }
     }
 
-    fn keep_as(&mut self, name: String, file: impl AsFd) {
-        if !self.on {
-            return;
+    /// What the manager is told otherwise.
+    pub(super) fn notifier(&mut self) -> &mut Notifier {
+        &mut self.notifier
+    }
+
+    /// Whether the manager has what was given to it with this ticket.
+    pub(super) fn has(&self, ticket: Ticket) -> bool {
+        self.notifier.is_done(ticket)
+    }
+
+    /// Ends once the manager was told all.
+    pub(super) fn finish(self) {
+        self.notifier.finish();
+    }
+
+    fn keep_as(&mut self, name: String, file: Arc<OwnedFd>) -> Option<Ticket> {
+        if !self.notifier.is_on() {
+            return None;
         }
-        if self.has_room(&name) && service::keep(&name, file.as_fd()).is_ok() {
-            self.insert(name);
+        let told = if self.has_room(&name) {
+            let text = format!("FDSTORE=1\nFDNAME={name}\n");
+            self.notifier.give(text, file)
         } else {
+            Told::No
+        };
+        if told == Told::No {
             self.refused += 1;
+            return None;
+        }
+        self.insert(name);
+        match told {
+            Told::Later(ticket) => Some(ticket),
+            Told::Now | Told::No => None,
         }
     }
 
     fn forget_as(&mut self, name: &str) {
-        // Also what an earlier daemon gave it.
-        if self.on {
-            let _ = service::keep_no_more(name);
-            if self.kept.remove(name) {
-                self.names_bytes -= name.len() + 1;
-            }
+        if self.kept.remove(name) {
+            self.names_bytes -= name.len() + 1;
+            self.forget_old(name);
         }
+    }
+
+    /// The manager need not keep what an earlier daemon gave it under this name.
+    pub(super) fn forget_old(&mut self, name: &str) {
+        let text = format!("FDSTOREREMOVE=1\nFDNAME={name}\n");
+        self.notifier.tell(text);
     }
 
     fn has_room(&self, name: &str) -> bool {
@@ -132,21 +162,24 @@ impl Keeper {
     /// Hands all mounts to the manager; one that it has already it does not keep twice.
     pub(super) fn keep_mounts(&mut self, files: &Files) {
         for (page, mount) in files.mounts() {
-            self.keep_as(mount_name(page), mount);
+            match mount.try_clone_to_owned() {
+                Ok(mount) => drop(self.keep_as(mount_name(page), Arc::new(mount))),
+                Err(_) => self.refused += 1,
+            }
         }
     }
 
     /// The mounts are empty, and need not outlive the daemon.
     pub(super) fn forget_mounts(&mut self, files: &Files) {
         for (page, _) in files.mounts() {
-            self.forget_as(&mount_name(page));
+            self.forget_old(&mount_name(page));
         }
     }
 
     /// Hands a clean slab to the manager. One it does not take is lost with the
     /// daemon, which is safe.
     pub(super) fn keep(&mut self, slab: &Slab) {
-        self.keep_as(name(slab.id()), slab);
+        self.keep_as(name(slab.id()), slab.file());
     }
 
     /// The slab is no longer clean.
@@ -154,10 +187,10 @@ impl Keeper {
         self.forget_as(&name(slab));
     }
 
-    /// Hands the file of a lease to the manager. One it does not take is unknown to the
-    /// next daemon, which counts it all the same.
-    pub(super) fn keep_lease(&mut self, serial: Serial, slab: &Slab) {
-        self.keep_as(lease_name(serial), slab);
+    /// Hands the file of a lease to the manager: with a ticket where that takes a while, and until then the client
+    /// is not to be answered. One it does not take is unknown to the next daemon, which counts it all the same.
+    pub(super) fn keep_lease(&mut self, serial: Serial, slab: &Slab) -> Option<Ticket> {
+        self.keep_as(lease_name(serial), slab.file())
     }
 
     /// Nothing is left of the lease.
@@ -167,7 +200,7 @@ impl Keeper {
 
     /// The manager has had this from an earlier daemon.
     pub(super) fn had_lease(&mut self, serial: Serial) {
-        if self.on {
+        if self.notifier.is_on() {
             self.insert(lease_name(serial));
         }
     }
@@ -219,14 +252,15 @@ pub(super) fn class_of(keys: &[Key], bytes: u64, block_bytes: u64) -> Option<Key
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::EventfdFlags;
 
     /// One that may have so many descriptors kept, and has none.
     fn keeper(most: usize) -> Keeper {
-        let on = true;
+        let wake = rustix::event::eventfd(0, EventfdFlags::empty()).unwrap();
+        let nowhere = Some("/nonexistent/notify".into());
         Keeper {
-            on,
             most,
-            ..Keeper::new()
+            ..Keeper::new(Notifier::of(nowhere, Arc::new(wake)).unwrap())
         }
     }
 

@@ -7,14 +7,25 @@
 //!
 //! What becomes of slabs and leases is decided in [`crate::machine`].
 //!
+//! A lock or a lease that a stranger has on a file delays whoever closes or opens it. So that thread opens and closes
+//! none on which a stranger may have one, as `openings.rs` among the tests of the daemon sees for each file:
+//!
+//! | file | how |
+//! |---|---|
+//! | memory pressure, available memory, limits of cgroups, counts of huge pages | [kept open](crate::os::kept); of pages of a class that its owner adds they are opened once, and strangers can have no lease there |
+//! | a peer's cgroup, `/etc/subuid` | `peers.rs` |
+//! | the configuration, and what it names | `reload.rs` |
+//! | what clients have, too: sockets, lease pipes, memory | closed in `closer.rs`, asked about in `looks.rs` and by workers |
+//! | the journal, lease pipes, slabs and mounts before clients have them | opened here: no other process reaches them |
+//!
 //! - `pool.rs`, `jobs.rs`: its decisions carried out, with files and workers; `start.rs`: before
 //!   all that; `check.rs`, `warnings.rs`: without a daemon; `reload.rs`: another configuration;
-//! - `connections.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
+//! - `connections.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `peers.rs`: who connected; `clients.rs`: what is done for them;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //!   `ends.rs`: the pipes that end leases;
-//! - `workers.rs`: what takes time; `looks.rs`: what clients can still reach; `refills.rs`: what guests
+//! - `workers.rs`: what takes time; `under_way.rs`: slabs that they are given; `looks.rs`: what clients can still reach; `refills.rs`: what guests
 //!   gave back;
-//! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: slabs and leases of
+//! - `keeper.rs`: what the service manager keeps over a restart; `notifier.rs`: how it is told; `restore.rs`: slabs and leases of
 //!   an earlier daemon.
 
 mod budget;
@@ -29,6 +40,8 @@ mod jobs;
 mod keeper;
 mod listen;
 mod looks;
+mod notifier;
+mod peers;
 mod pool;
 #[cfg(test)]
 mod pool_tests;
@@ -37,6 +50,7 @@ mod reload;
 mod restore;
 mod start;
 mod turns;
+mod under_way;
 mod warnings;
 mod workers;
 
@@ -48,22 +62,27 @@ use crate::lease::quota::Rules;
 use crate::machine::{Machine, Spec, Start};
 use crate::os::background;
 use crate::os::hugepages;
-use crate::os::service::{self, NotifyState};
+use crate::os::service;
+use crate::os::subids::SubordinateIds;
 use crate::store::{Files, Key};
 use budget::{Budget, processor_time};
 use closer::Closer;
 use connections::Connections;
 use events::{Events, Source};
-use keeper::Received;
+use keeper::{Keeper, Received};
 use listen::Listener;
 use looks::Looks;
+use notifier::Notifier;
+use peers::Peers;
 use pool::{Parts, Pool, now};
 use refills::Refills;
+use reload::{Read, Reader};
 use std::collections::BTreeSet;
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turns::Turns;
 use workers::Workers;
@@ -73,18 +92,18 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal ends it or it was drained.
 ///
-/// `read` reads the configuration again, when a signal asks for it; `say` gets a line for
+/// `read` reads the configuration again, on a thread, when a signal asks for it; `say` gets a line for
 /// the operator now and then.
 ///
 /// # Errors
 /// What keeps it from starting or going on; see [`ServeError`].
 pub fn serve(
     config: &Config,
-    read: &mut dyn FnMut() -> Result<Config, String>,
+    read: impl Fn() -> Result<Config, String> + Send + Sync + 'static,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), ServeError> {
-    let mut server = Server::start(config, say)?;
-    let result = server.run(read, say);
+    let mut server = Server::start(config, Arc::new(read), say)?;
+    let result = server.run(say);
     server.stop(config.keep_on_stop, say);
     result
 }
@@ -96,6 +115,7 @@ struct Server {
     events: Events,
     turns: Turns,
     listener: Listener,
+    peers: Peers,
     /// Of all users together that may do nothing here.
     strangers: Budget,
     /// When connections are accepted again, while they are not.
@@ -103,6 +123,7 @@ struct Server {
     signals: UnixStream,
     /// Readable when the configuration is to be read again.
     reloads: UnixStream,
+    reader: Reader,
     config: Config,
     /// How often the service manager wants a sign of life.
     watchdog: Option<Duration>,
@@ -111,7 +132,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(config: &Config, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
+    fn start(
+        config: &Config,
+        read: Arc<Read>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Self, ServeError> {
         let failed = |error| ServeError::system("handle signals", error);
         let signals = start::signals().map_err(failed)?;
         let reloads = start::reloads().map_err(failed)?;
@@ -134,6 +159,7 @@ impl Server {
         };
         let workers =
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
+        let reader = Reader::new(read, workers.waker());
         let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
         let now = now();
         let machine = Machine::new(Start {
@@ -148,6 +174,11 @@ impl Server {
         let looks = Looks::new().map_err(no_thread)?;
         let closer = Rc::new(Closer::new().map_err(no_thread)?);
         let events = Events::new().map_err(|error| ServeError::system("wait", error))?;
+        // Root's range, and the daemon's user's, count as users of their own.
+        let mut ids = SubordinateIds::of_machine(&[0, owner]);
+        ids.read();
+        let peers = Peers::new(ids.clone(), workers.waker()).map_err(no_thread)?;
+        let notifier = Notifier::new(workers.waker()).map_err(no_thread)?;
         let mut pool = Pool::new(Parts {
             machine,
             files,
@@ -155,6 +186,8 @@ impl Server {
             refills,
             looks,
             known,
+            ids,
+            keeper: Keeper::new(notifier),
             closer: Rc::clone(&closer),
         });
         pool.keeper.keep_mounts(&pool.files);
@@ -177,10 +210,12 @@ impl Server {
             events,
             turns: Turns::default(),
             listener,
+            peers,
             strangers: Budget::full(Instant::now()),
             listens_at: None,
             signals,
             reloads,
+            reader,
             config: config.clone(),
             watchdog: service::watchdog(),
             troubled: BTreeSet::new(),
@@ -200,17 +235,13 @@ impl Server {
         Ok(())
     }
 
-    fn run(
-        &mut self,
-        read: &mut dyn FnMut() -> Result<Config, String>,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(), ServeError> {
+    fn run(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
         // Refused, requests wait for a turn of the processor like anything else.
         let _ = background::run_before_others();
         self.tick();
         self.tell_troubles(say);
         say("ready");
-        tell(&[NotifyState::Ready]);
+        self.tell("READY=1");
         // Twice within the time the manager waits.
         let tick = self.watchdog.map_or(TICK, |most| (most / 2).min(TICK));
         let mut ticked = Instant::now();
@@ -231,11 +262,14 @@ impl Server {
                     Source::User(uid) => self.turn(uid),
                     Source::Reloads => {
                         let _ = self.reloads.read(&mut [0; 16]);
-                        self.reload(read, say);
+                        self.reload(say);
                     }
                     Source::Signals if self.signals.read(&mut [0; 16]).is_ok() => return Ok(()),
                     Source::Listener => self.accept(),
-                    Source::Workers => self.work_done(),
+                    Source::Workers => {
+                        self.work_done();
+                        self.reloaded(say);
+                    }
                     // In their users' queues, and not here.
                     Source::Connection(_) | Source::LeasePipe(_) | Source::Signals => {}
                 }
@@ -248,7 +282,7 @@ impl Server {
         }
         say("drained");
         // The unit reads it, and stops the socket too.
-        tell(&[NotifyState::Status("drained")]);
+        self.tell("STATUS=drained");
         Ok(())
     }
 
@@ -267,10 +301,15 @@ impl Server {
         self.troubled = troubled;
     }
 
+    /// A manager that does not listen any more changes nothing here.
+    fn tell(&mut self, what: &str) {
+        self.pool.keeper.notifier().tell(what);
+    }
+
     fn tick(&mut self) {
         let now = Instant::now();
         if self.watchdog.is_some() {
-            tell(&[NotifyState::Watchdog]);
+            self.pool.keeper.notifier().tell_alive();
         }
         self.pool.connections = self.connections.len();
         let outgoing = self.pool.tick();
@@ -289,6 +328,9 @@ impl Server {
     }
 
     fn work_done(&mut self) {
+        let outgoing = self.pool.kept();
+        self.send_all(outgoing);
+        self.welcome_known();
         for done in self.pool.workers.done() {
             let begin = processor_time();
             let user = self.pool.pays_for(&done.ticket);
@@ -301,8 +343,8 @@ impl Server {
     }
 
     /// Gives back what is not allocated, or leaves it for the next daemon.
-    fn stop(self, keep: bool, say: &mut dyn FnMut(&str)) {
-        tell(&[NotifyState::Stopping]);
+    fn stop(mut self, keep: bool, say: &mut dyn FnMut(&str)) {
+        self.tell("STOPPING=1");
         let allocated = self.pool.machine.allocated_slabs();
         if allocated > 0 {
             say(&format!("slabs that stay with their clients: {allocated}"));
@@ -312,9 +354,4 @@ impl Server {
         self.listener.leave();
         self.pool.stop(keep);
     }
-}
-
-/// A manager that does not listen any more changes nothing here.
-fn tell(states: &[NotifyState<'_>]) {
-    let _ = service::tell(states);
 }

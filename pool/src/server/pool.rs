@@ -8,9 +8,11 @@ use super::closer::{Closer, NOBODY};
 use super::ends::Ends;
 use super::keeper::Keeper;
 use super::looks::Looks;
+use super::notifier;
 use super::refills::Refills;
+use super::under_way::UnderWay;
 use super::workers::{Ticket, Workers};
-use crate::fill::{Job, Tenure, Work, Worker};
+use crate::fill::Tenure;
 use crate::lease::journal::Journal;
 use crate::lease::{Pipes, Serial};
 use crate::machine::{Action, Allocation, ConnectionId, Event, Machine, Now, Spec, Step};
@@ -18,13 +20,11 @@ use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
 use crate::store::slab::SlabId;
 use crate::store::{Files, Key};
-use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The time.
@@ -45,13 +45,6 @@ pub(super) struct Outgoing {
     pub(super) reply: Reply,
     /// With memory and lease pipe.
     pub(super) lease: Option<(Serial, Vec<OwnedFd>)>,
-}
-
-/// A slab that is being filled or topped up.
-#[derive(Debug, Default)]
-struct UnderWay {
-    cancel: Arc<AtomicBool>,
-    done_bytes: Arc<AtomicU64>,
 }
 
 /// A slab that is being emptied while no other such one is.
@@ -80,16 +73,18 @@ pub(super) struct Pool {
     pub(super) folder: Pipes,
     pub(super) ends: Ends,
     pub(super) closer: Rc<Closer>,
-    subids: SubordinateIds,
-    under_way: BTreeMap<SlabId, UnderWay>,
+    pub(super) ids: SubordinateIds,
+    pub(super) under_way: BTreeMap<SlabId, UnderWay>,
     /// Of leases that are over, until their slabs are emptied.
-    tenures: BTreeMap<Serial, Arc<Tenure>>,
+    pub(super) tenures: BTreeMap<Serial, Arc<Tenure>>,
     /// The slab that is being emptied to see what stays behind.
     measured: Option<Measured>,
     /// What the mounts count as stray, while nothing else has been done since.
     pub(super) stray_bytes: Option<u64>,
+    /// Answers of leases that the service manager does not have yet.
+    held: VecDeque<(notifier::Ticket, Outgoing)>,
     /// What no worker could be had for; tried again at the next tick.
-    again: Vec<Action>,
+    pub(super) again: Vec<Action>,
     /// Connections at the last tick.
     pub(super) connections: usize,
 }
@@ -101,6 +96,8 @@ pub(super) struct Parts {
     pub(super) workers: Workers,
     pub(super) refills: Refills,
     pub(super) looks: Looks,
+    pub(super) keeper: Keeper,
+    pub(super) ids: SubordinateIds,
     /// The journal of leases, and their pipes.
     pub(super) known: (Journal, Pipes),
     pub(super) closer: Rc<Closer>,
@@ -108,7 +105,6 @@ pub(super) struct Parts {
 
 impl Pool {
     pub(super) fn new(parts: Parts) -> Self {
-        let owners = [0, rustix::process::geteuid().as_raw()];
         let (journal, folder) = parts.known;
         Self {
             machine: parts.machine,
@@ -116,24 +112,25 @@ impl Pool {
             workers: parts.workers,
             refills: parts.refills,
             looks: parts.looks,
-            keeper: Keeper::new(),
+            keeper: parts.keeper,
             closer: parts.closer,
             journal,
             folder,
             ends: Ends::default(),
-            subids: SubordinateIds::of_machine(&owners),
+            ids: parts.ids,
             under_way: BTreeMap::new(),
             tenures: BTreeMap::new(),
             measured: None,
             stray_bytes: None,
+            held: VecDeque::new(),
             again: Vec::new(),
             connections: 0,
         }
     }
 
-    /// The user that `uid` counts as.
-    pub(super) fn user_of(&mut self, uid: u32) -> u32 {
-        self.subids.user_of(uid)
+    /// The user that `uid` counts as, as far as that is known.
+    pub(super) fn user_of(&self, uid: u32) -> u32 {
+        self.ids.user_of(uid)
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -184,17 +181,6 @@ impl Pool {
         outgoing
     }
 
-    /// How far the slabs are that are being filled.
-    fn progress(&mut self) {
-        let filling: Vec<_> = self.machine.filling().collect();
-        for slab in filling {
-            if let Some(under_way) = self.under_way.get(&slab) {
-                let bytes = under_way.done_bytes.load(Ordering::Relaxed);
-                self.machine.progress(slab, bytes);
-            }
-        }
-    }
-
     /// Does what is to be done; what came of it, where the machine must know.
     fn act(&mut self, action: Action, outgoing: &mut Vec<Outgoing>) -> Option<Event> {
         match action {
@@ -206,7 +192,8 @@ impl Pool {
             Action::Allocate(allocation) => {
                 let serial = allocation.record.serial;
                 match self.allocate(*allocation) {
-                    Ok(sent) => outgoing.push(sent),
+                    Ok((sent, None)) => outgoing.push(sent),
+                    Ok((sent, Some(ticket))) => self.held.push_back((ticket, sent)),
                     Err(error) => {
                         let error = error.to_string();
                         return Some(Event::NotAllocated { serial, error });
@@ -219,23 +206,7 @@ impl Pool {
                 bytes,
                 deadline,
             } => {
-                if key.room(bytes.saturating_sub(key.bytes)).is_err() {
-                    return Some(Event::NotGrown { slab, error: None });
-                }
-                let fill = Work::Fill {
-                    page: key.page,
-                    start: key.bytes,
-                    end: bytes,
-                    deadline: Some(deadline),
-                };
-                // Before the file is touched: without a thread the slab is clean as before.
-                let Ok(worker) = self.workers.prompt(key.node) else {
-                    return Some(Event::NotGrown { slab, error: None });
-                };
-                let error = self.grow(slab, bytes, fill, &worker).err()?.to_string();
-                self.is_done(slab);
-                let error = Some(error);
-                return Some(Event::NotGrown { slab, error });
+                return self.top_up(slab, key, bytes, deadline);
             }
             Action::Fill {
                 slab,
@@ -252,7 +223,7 @@ impl Pool {
             }
             Action::Cancel(slab) => {
                 if let Some(under_way) = self.under_way.get(&slab) {
-                    under_way.cancel.store(true, Ordering::Relaxed);
+                    under_way.cancel();
                 }
             }
             Action::Prepare { from, spec, all } => {
@@ -346,8 +317,18 @@ impl Pool {
         }
     }
 
-    /// Carries out the steps of an allocation up to its sending.
-    fn allocate(&mut self, allocation: Allocation) -> io::Result<Outgoing> {
+    /// Answers that the service manager was to have something before, once it has.
+    pub(super) fn kept(&mut self) -> Vec<Outgoing> {
+        let is_kept = |(ticket, _): &(notifier::Ticket, Outgoing)| self.keeper.has(*ticket);
+        let kept = self.held.iter().take_while(|held| is_kept(held)).count();
+        self.held.drain(..kept).map(|(_, sent)| sent).collect()
+    }
+
+    /// Carries out the steps of an allocation up to its sending, which may have to wait for the service manager.
+    fn allocate(
+        &mut self,
+        allocation: Allocation,
+    ) -> io::Result<(Outgoing, Option<notifier::Ticket>)> {
         let Allocation {
             to,
             reply,
@@ -357,6 +338,7 @@ impl Pool {
         } = allocation;
         let serial = record.serial;
         let mut parts = Vec::new();
+        let mut ticket = None;
         for step in Allocation::STEPS {
             match step {
                 Step::Mark => parts.push(self.files.get_mut(slab)?.allocate()?),
@@ -365,7 +347,7 @@ impl Pool {
                         self.keeper.forget(slab);
                     }
                 }
-                Step::KeepLease => self.keeper.keep_lease(serial, self.files.get(slab)?),
+                Step::KeepLease => ticket = self.keeper.keep_lease(serial, self.files.get(slab)?),
                 Step::MakePipe => {
                     let (ours, theirs) = self.folder.make(serial)?;
                     self.ends.made(serial, ours);
@@ -379,71 +361,12 @@ impl Pool {
             }
         }
         self.workers.allocated();
-        Ok(Outgoing {
+        let sent = Outgoing {
             to,
             reply: Reply::Take(reply),
             lease: Some((serial, parts)),
-        })
-    }
-
-    fn grow(
-        &mut self,
-        slab: SlabId,
-        bytes: u64,
-        fill: Work,
-        worker: &Worker<Ticket>,
-    ) -> io::Result<()> {
-        let file = self.files.get_mut(slab)?;
-        file.grow(bytes)?;
-        let job = Job::new(Ticket::TopUp(slab), file.file(), fill);
-        self.begin(slab, &job);
-        worker
-            .send(job)
-            .map_err(|_| io::Error::other("a worker ended"))
-    }
-
-    fn fill(&mut self, slab: SlabId, spec: &Spec, needs_space: bool) -> io::Result<()> {
-        let key = spec.key;
-        let work = Work::Fill {
-            page: key.page,
-            start: 0,
-            end: key.bytes,
-            deadline: None,
         };
-        self.has_descriptors()?;
-        let file = self.files.create(slab, spec, needs_space)?.file();
-        let job = Job::new(Ticket::Fill(key.node, slab), file, work);
-        self.begin(slab, &job);
-        self.workers.later(key.node, job)
-    }
-
-    /// Connections, and what works for them, keep three eighths of all descriptors: else clients that keep memory
-    /// open after their leases would shut out everyone.
-    fn has_descriptors(&self) -> io::Result<()> {
-        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        // What is clean, or will be, needs a lease pipe as well when it is allocated.
-        let held = self.files.len() + self.ends.descriptors() + self.machine.ready_slabs();
-        let held = held as u64;
-        if held < most / 8 * 5 {
-            return Ok(());
-        }
-        Err(io::Error::other(format!(
-            "slabs and leases have {held} of {most} descriptors, and the others are for connections: \
-             more of them (LimitNOFILE=), or fewer slabs that former clients keep open, would do"
-        )))
-    }
-
-    fn begin(&mut self, slab: SlabId, job: &Job<Ticket>) {
-        let under_way = UnderWay {
-            cancel: Arc::clone(&job.cancel),
-            done_bytes: Arc::clone(&job.done_bytes),
-        };
-        self.under_way.insert(slab, under_way);
-    }
-
-    /// A worker is done with a slab.
-    pub(super) fn is_done(&mut self, slab: SlabId) {
-        self.under_way.remove(&slab);
+        Ok((sent, ticket))
     }
 
     /// How much more the mounts count as stray than before this slab was emptied.
@@ -476,33 +399,6 @@ impl Pool {
             }
         }
         reply
-    }
-
-    /// Has a slab's pages taken away, by a worker of its own if need be.
-    fn empty(&mut self, slab: SlabId, ticket: Ticket, lease: Option<Serial>, action: Action) {
-        let Ok(file) = self.files.get_mut(slab).map(|slab| slab.file()) else {
-            return;
-        };
-        let after = lease.and_then(|lease| self.tenures.get(&lease).cloned());
-        let job = Job {
-            after,
-            ..Job::new(ticket, file, Work::Empty)
-        };
-        if self.workers.take_away(job).is_err() {
-            self.again.push(action);
-        }
-    }
-
-    fn zero_in_place(&mut self, slab: SlabId, node: Option<u32>, lease: Serial) -> io::Result<()> {
-        let file = self.files.get(slab)?;
-        let bytes = file.bytes();
-        let after = self.tenures.get(&lease).cloned();
-        let work = Work::ZeroInPlace { bytes };
-        let job = Job {
-            after,
-            ..Job::new(Ticket::ZeroInPlace(slab), file.file(), work)
-        };
-        self.workers.later(node, job)
     }
 
     fn prepare(&mut self, spec: Spec, all: &[Spec]) -> Result<Spec, String> {
@@ -545,5 +441,6 @@ impl Pool {
         self.step(Event::Stop { keep, seen });
         // Closed with this process: a close may wait for a writer.
         self.ends.leave();
+        self.keeper.finish();
     }
 }

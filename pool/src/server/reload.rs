@@ -1,37 +1,134 @@
 //! A configuration that is read again while the daemon serves (SIGHUP).
 //!
-//! All of it is applied or nothing: what may fail comes first, and a reason is given. Leases,
-//! and slabs that are allocated, stay as they are; a pool that is named no more keeps no slab.
+//! A thread reads it, and looks up all that it names. All of it is applied or nothing: what may fail comes
+//! first, and a reason is given. Leases, and slabs that are allocated, stay as they are; a pool that is named no more keeps no slab.
 
+use super::closer::NOBODY;
 use super::{ServeError, Server, check, start};
 use crate::config::{Config, Fill};
 use crate::lease::quota::Rules;
 use crate::machine::{Event, Spec};
+use crate::os::background;
+use crate::os::cgroup_memory::Limits;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use toml::Spanned;
 
+/// Reads the configuration, on a thread of its own.
+pub(super) type Read = dyn Fn() -> Result<Config, String> + Send + Sync;
+
+/// A configuration that this machine has all for.
+struct New {
+    config: Config,
+    rules: Rules,
+    specs: Vec<Spec>,
+    /// Those of the daemon's cgroup, where that is another one.
+    limits: Option<Limits>,
+}
+
+impl New {
+    /// Names of users, and files that anybody may lock, may have to be waited for.
+    fn read(read: &Read, cgroups: &[PathBuf]) -> Result<Self, String> {
+        let config = read()?;
+        check(&config).map_err(|error| error.to_string())?;
+        let owner = rustix::process::geteuid().as_raw();
+        let rules = Rules::new(&config, owner).map_err(ServeError::Config);
+        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+        Ok(Self {
+            rules: rules.map_err(|error| error.to_string())?,
+            limits: Limits::open_others(cgroups).map_err(|error| error.to_string())?,
+            specs,
+            config,
+        })
+    }
+}
+
+/// The configuration that is being read again.
+pub(super) struct Reader {
+    read: Arc<Read>,
+    wake: Arc<OwnedFd>,
+    tell: Sender<Result<New, String>>,
+    told: Receiver<Result<New, String>>,
+    is_under_way: bool,
+    /// Whether it is to be read once more when it was.
+    again: bool,
+}
+
+impl Reader {
+    pub(super) fn new(read: Arc<Read>, wake: Arc<OwnedFd>) -> Self {
+        let (tell, told) = mpsc::channel();
+        Self {
+            read,
+            wake,
+            tell,
+            told,
+            is_under_way: false,
+            again: false,
+        }
+    }
+
+    /// Begins to read it, by a daemon in these cgroups as far as it knows.
+    fn begin(&mut self, cgroups: Vec<PathBuf>) -> io::Result<()> {
+        self.again = self.is_under_way;
+        if self.is_under_way {
+            return Ok(());
+        }
+        let (read, tell) = (Arc::clone(&self.read), self.tell.clone());
+        let wake = Arc::clone(&self.wake);
+        thread::Builder::new()
+            .name("reload".into())
+            .spawn(move || {
+                let _ = background::run_nicely(0);
+                if tell.send(New::read(&*read, &cgroups)).is_ok() {
+                    let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+                }
+            })?;
+        self.is_under_way = true;
+        Ok(())
+    }
+
+    /// What was read, once.
+    fn done(&mut self) -> Option<Result<New, String>> {
+        let new = self.told.try_recv().ok()?;
+        self.is_under_way = false;
+        Some(new)
+    }
+}
+
 impl Server {
-    /// Reads the configuration again, and says what came of it.
-    pub(super) fn reload(
-        &mut self,
-        read: &mut dyn FnMut() -> Result<Config, String>,
-        say: &mut dyn FnMut(&str),
-    ) {
-        let read = read().and_then(|config| {
-            check(&config).map_err(|error| error.to_string())?;
-            Ok(config)
-        });
-        let done =
-            read.and_then(|config| self.apply(config, say).map_err(|error| error.to_string()));
+    /// Begins to read the configuration again.
+    pub(super) fn reload(&mut self, say: &mut dyn FnMut(&str)) {
+        if let Err(error) = self.reader.begin(self.pool.files.limits().cgroups()) {
+            say(&format!("configuration not read again: no thread: {error}"));
+        }
+    }
+
+    /// Applies the configuration if it was read again, and says what came of it.
+    pub(super) fn reloaded(&mut self, say: &mut dyn FnMut(&str)) {
+        let Some(new) = self.reader.done() else {
+            return;
+        };
+        let done = new.and_then(|new| self.apply(new, say).map_err(|error| error.to_string()));
         match done {
             Ok(()) => say("configuration read again"),
             Err(error) => say(&format!("configuration not read again: {error}")),
         }
+        if self.reader.again {
+            self.reload(say);
+        }
     }
 
-    fn apply(&mut self, config: Config, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
-        let owner = rustix::process::geteuid().as_raw();
-        let rules = Rules::new(&config, owner).map_err(ServeError::Config)?;
-        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+    fn apply(&mut self, new: New, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+        let New {
+            config,
+            rules,
+            specs,
+            limits,
+        } = new;
         let prepared = self.pool.files.prepare(&specs, &specs)?;
         if let Err(error) = self.listener.admit(&rules) {
             // Half of it may be done.
@@ -39,6 +136,11 @@ impl Server {
             return Err(error);
         }
         // Nothing fails from here on.
+        if let Some(limits) = limits {
+            for file in self.pool.files.set_limits(limits).into_descriptors() {
+                self.closer.close_sent(NOBODY, file);
+            }
+        }
         let limits = start::within_descriptors(&config.limits, say);
         self.connections.limit(&limits);
         for note in &prepared.notes {

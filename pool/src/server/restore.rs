@@ -5,7 +5,6 @@ use super::pool::{Outgoing, Pool, now};
 use crate::lease::Serial;
 use crate::lease::journal::Record;
 use crate::machine::{Before, Event, Restored};
-use crate::os::service;
 use crate::store::{Found as Left, adopt};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -49,7 +48,7 @@ impl Pool {
         let (mut kept, mut emptied) = (0, 0);
         // New names follow, and one may be the old one of another.
         for (name, _) in &slabs {
-            let _ = service::keep_no_more(name);
+            self.keeper.forget_old(name);
         }
         for (_, file) in slabs {
             let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
@@ -116,6 +115,7 @@ impl Pool {
         }
         // Files of leases that are over: their memory goes with the last holder.
         for serial in files.into_keys() {
+            self.keeper.had_lease(serial);
             self.keeper.forget_lease(serial);
         }
         self.remove_other_pipes();

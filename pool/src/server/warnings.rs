@@ -20,12 +20,19 @@ const SETTINGS: [&str; 5] = [
     "usr/lib/sysctl.d",
 ];
 
-/// All warnings; the files of the machine are below `root`.
-pub(super) fn of(root: &Path, config: &Config, specs: &[Spec]) -> Vec<String> {
+/// All warnings; the files of the machine are below `root`, and `tells` says of which pages' files the kernel tells
+/// who has them open.
+pub(super) fn of(
+    root: &Path,
+    config: &Config,
+    specs: &[Spec],
+    tells: impl Fn(PageSize) -> bool,
+) -> Vec<String> {
     let all = [
         cgroups(root, config),
         too_large(root, specs),
         not_for_good(root, specs),
+        unseen_holders(specs, tells),
     ];
     all.into_iter().flatten().collect()
 }
@@ -44,6 +51,21 @@ fn cgroups(root: &Path, config: &Config) -> Vec<String> {
         )
     };
     (of_cgroup && is_old).then(warning).into_iter().collect()
+}
+
+/// Pages of whose files this kernel does not say who has them open.
+fn unseen_holders(specs: &[Spec], tells: impl Fn(PageSize) -> bool) -> Vec<String> {
+    let pages = specs.iter().map(|spec| spec.key.page);
+    let reserved = pages.filter(|page| *page != PageSize::Transparent);
+    let reserved: BTreeSet<PageSize> = reserved.collect();
+    let unseen = reserved.into_iter().filter(|page| !tells(*page));
+    let warning = |page| {
+        format!(
+            "this kernel does not say who has files of {page} pages open (Linux 7.0 and later): each slab of them that was \
+             allocated counts as kept by its client for good, and stays charged; `thp` is as before"
+        )
+    };
+    unseen.map(warning).collect()
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
@@ -182,7 +204,17 @@ mod tests {
         }
         let config = Config::parse(Path::new("test"), CONFIG).unwrap();
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-        of(root.path(), &config, &specs)
+        of(root.path(), &config, &specs, |_| true)
+    }
+
+    #[test]
+    fn pages_of_whose_files_no_holder_is_told_are_named_once() {
+        let config = Config::parse(Path::new("test"), CONFIG).unwrap();
+        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+        let told = unseen_holders(&specs, |page| page == PageSize::Giant);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("files of 2M pages open"), "{told:?}");
+        assert!(unseen_holders(&specs, |_| true).is_empty());
     }
 
     #[test]

@@ -132,6 +132,11 @@ impl Workers {
         self.wake.as_fd()
     }
 
+    /// The same, for another thread that has something to tell.
+    pub(super) fn waker(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.wake)
+    }
+
     /// A client has memory that it is about to touch.
     pub(super) fn allocated(&self) {
         for pace in self.paces.values() {

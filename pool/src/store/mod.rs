@@ -5,7 +5,7 @@
 //! takes time (filling, emptying, zeroing in place) is work of [`crate::fill`].
 //!
 //! - [`slab`]: one file and the mark on it; `adopt.rs`: those that a service manager kept;
-//! - [`mount`], `sources.rs`: where files come from;
+//! - [`mount`], `sources.rs`: where files come from; `room.rs`: whether there is memory for one;
 //! - [`recover`]: what is clean after a crash.
 
 pub mod adopt;
@@ -13,6 +13,7 @@ mod error;
 mod key;
 pub mod mount;
 pub mod recover;
+mod room;
 pub mod slab;
 mod sources;
 #[cfg(test)]
@@ -24,8 +25,10 @@ pub(crate) use sources::make_passable;
 pub use sources::{Prepared, available};
 
 use crate::machine::Spec;
+use crate::os::cgroup_memory::Limits;
 use crate::os::memory_file;
 use crate::protocol::PageSize;
+use room::Room;
 use slab::{Slab, SlabId};
 use sources::Sources;
 use std::collections::BTreeMap;
@@ -51,6 +54,7 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Files {
     sources: Sources,
+    room: Room,
     slabs: BTreeMap<SlabId, Slab>,
     /// Every file in a mount whose pages may be other ones now, whichever client has its slab.
     moving: BTreeMap<SlabId, Weak<OwnedFd>>,
@@ -83,6 +87,7 @@ impl Files {
     ) -> Result<(Self, Found), StoreError> {
         let mut files = Self {
             sources: Sources::open(directory, mounts)?,
+            room: Room::of_machine(),
             slabs: BTreeMap::new(),
             moving: BTreeMap::new(),
             still_bytes: 0,
@@ -122,18 +127,49 @@ impl Files {
 
     /// Uses the mounts that were prepared from now on; returns the classes.
     pub fn install(&mut self, prepared: Prepared) -> Vec<Spec> {
-        self.sources.install(prepared)
+        let specs = self.sources.install(prepared);
+        for spec in &specs {
+            self.room.know(spec.key);
+        }
+        specs
+    }
+
+    /// Whether the kernel has free pages for `bytes` more of a slab of this class, beside what others that are
+    /// being filled still lack.
+    ///
+    /// # Errors
+    /// It has not: what there is, and what to do.
+    pub fn has_room(
+        &self,
+        key: Key,
+        bytes: u64,
+        under_way: impl Iterator<Item = (Key, u64)>,
+    ) -> Result<(), String> {
+        self.room.allows(key, bytes, under_way)
+    }
+
+    /// The limits of memory that slabs must be within.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.room.limits
+    }
+
+    /// They are other ones from now on; those of before.
+    pub fn set_limits(&mut self, limits: Limits) -> Limits {
+        std::mem::replace(&mut self.room.limits, limits)
+    }
+
+    /// With a file in the place of `/proc/meminfo`.
+    #[cfg(test)]
+    pub(crate) fn set_meminfo(&mut self, path: &Path) {
+        self.room = Room::with(path, Limits::default());
     }
 
     /// A new slab without a page, as long as its class says.
     ///
     /// # Errors
-    /// There are no pages for it, where `needs_space` asks for them; the operating system's
-    /// refusal.
-    pub fn create(&mut self, id: SlabId, spec: &Spec, needs_space: bool) -> io::Result<&Slab> {
-        if needs_space {
-            spec.key.room(spec.key.bytes).map_err(io::Error::other)?;
-        }
+    /// The operating system's refusal.
+    pub fn create(&mut self, id: SlabId, spec: &Spec) -> io::Result<&Slab> {
         let slab = self.sources.create(spec, id)?;
         Ok(self.insert(slab))
     }

@@ -67,7 +67,7 @@ pub fn available(key: &Key) -> Result<(), StoreError> {
         return Err(StoreError::NoSuchNode(node));
     }
     let reserved = key.page != PageSize::Transparent;
-    if reserved && !matches!(hugepages::counts(sys, key.page.bytes(), None), Ok(Some(_))) {
+    if reserved && !hugepages::exist(sys, key.page.bytes(), None) {
         return Err(StoreError::NoSuchPages(key.page.word()));
     }
     Ok(())

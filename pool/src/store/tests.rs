@@ -33,7 +33,7 @@ fn small() -> (tempfile::TempDir, Files) {
 
 /// A clean slab, filled as a worker does.
 fn filled(files: &mut Files, id: u64, spec: &Spec) -> SlabId {
-    let slab = files.create(SlabId(id), spec, true).unwrap();
+    let slab = files.create(SlabId(id), spec).unwrap();
     match spec.key.page {
         PageSize::Transparent => {
             let bytes = usize::try_from(SLAB_BYTES).unwrap();
@@ -279,27 +279,24 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
 
 #[test]
 fn a_slab_larger_than_the_memory_there_is_is_not_begun() {
-    let (_folder, mut files) = small();
-    let mut spec = THP();
-    spec.key.bytes = 1 << 50;
-    let error = files.create(SlabId(1), &spec, true).unwrap_err();
-    assert!(
-        error.to_string().contains("keep fewer or smaller slabs"),
-        "{error}"
-    );
+    let (_folder, files) = small();
+    let error = files.has_room(THP().key, 1 << 50, std::iter::empty());
+    let error = error.unwrap_err();
+    assert!(error.contains("keep fewer or smaller slabs"), "{error}");
 }
 
 #[test]
 fn a_slab_for_which_there_are_no_pages_is_not_begun() {
     let Some(_pages) = huge_pages(2) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (mut files, found) = mounted(folder.path(), Vec::new());
-    let mut spec = found.specs[0];
-    spec.key.bytes = 1 << 50;
-    let free = free_pages();
-    let error = files.create(SlabId(1), &spec, true).unwrap_err();
-    assert!(error.to_string().contains("set more aside"), "{error}");
-    assert_eq!(free_pages(), free);
+    let (files, found) = mounted(folder.path(), Vec::new());
+    let key = found.specs[0].key;
+    let beside = |bytes| files.has_room(key, 4 << 20, [(key, bytes)].into_iter());
+    let free = free_pages() * (2 << 20);
+    assert_eq!(beside(free - (4 << 20)), Ok(()));
+    let error = beside(free - (2 << 20)).unwrap_err();
+    assert!(error.contains("set more aside"), "{error}");
+    assert!(error.contains("for slabs that are being filled"), "{error}");
 }
 
 /// With any number of clean slabs a look at the mounts costs as much as those that clients have.

@@ -15,6 +15,7 @@ mod kit;
 mod manager;
 mod namespace;
 mod older_kernel;
+mod openings;
 mod operate;
 mod poison;
 mod refill;

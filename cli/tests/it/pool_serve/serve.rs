@@ -7,6 +7,7 @@ use super::kit::{
 use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
+use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 
 const TENANT: u32 = 65_031;
@@ -504,8 +505,11 @@ fn a_slab_larger_than_the_cgroup_may_use_is_not_begun() {
         let _ = std::fs::remove_dir(&folder);
         return skip("cgroups", error);
     }
-    let mut daemon = Daemon::start("fill = { rate = \"0\" }\n");
+    let (mut daemon, said) = Daemon::that_says("fill = { rate = \"0\" }\n");
     std::fs::write(folder.join("cgroup.procs"), daemon.pid().to_string()).unwrap();
+    // It looks in which one it is when it starts, and now.
+    daemon.signal(Signal::HUP);
+    said.until("configuration read again");
     let resized = daemon.connect().resize(Resize {
         page: PageSize::Transparent,
         node: None,

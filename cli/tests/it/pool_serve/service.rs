@@ -2,7 +2,14 @@
 
 use super::kit::{Daemon, M, free_pages, huge_pages, take, take_soon, until, write_config};
 use super::manager::{Manager, activated};
+use firstlight_pool::client::Client;
+use firstlight_pool::protocol::{Request, packet};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 const POOL: &str = "
     fill = { rate = \"0\" }
@@ -24,6 +31,80 @@ fn it_says_when_it_is_ready_and_alive_and_about_to_end() {
     manager.until(&["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
     assert_eq!(daemon.stop(), 0);
     manager.until(&["STOPPING=1"]);
+}
+
+/// Its socket is full of what others sent: only the answer of a lease waits, which the manager is to have first.
+#[test]
+fn nobody_waits_for_a_manager_that_does_not_read() {
+    let manager = Manager::new();
+    let variables = [
+        ("NOTIFY_SOCKET", &*manager.variable()),
+        ("WATCHDOG_USEC", "100000"),
+    ];
+    let daemon = Daemon::with_variables(POOL, &variables);
+    daemon.until_clean(2);
+    manager.until(&["READY=1", "FDNAME=slab-", "FDNAME=slab-"]);
+    let (answer, answers) = mpsc::channel();
+    let took = |hangs_up| {
+        let (socket, answer) = (daemon.socket(), answer.clone());
+        thread::spawn(move || {
+            if hangs_up {
+                let end = requested(&socket);
+                thread::sleep(Duration::from_millis(200));
+                return drop(end);
+            }
+            let taken = Client::connect(&socket).unwrap().take(take(2 * M));
+            answer.send(taken.unwrap()).unwrap();
+        })
+    };
+    manager.while_deaf(|| {
+        let both = [took(false), took(true)];
+        let (tell, told) = mpsc::channel();
+        let socket = daemon.socket();
+        let asks = thread::spawn(move || {
+            let leases = || Client::connect(&socket).unwrap().status().unwrap().leases;
+            until("both leases are there", || leases().len() == 2);
+            tell.send(()).unwrap();
+            // Some ticks later.
+            thread::sleep(Duration::from_millis(300));
+            leases();
+            tell.send(()).unwrap();
+        });
+        for _ in 0..2 {
+            let told = told.recv_timeout(Duration::from_secs(20));
+            assert!(told.is_ok(), "it waits for the manager");
+        }
+        asks.join().unwrap();
+        let [_, hung_up] = both;
+        hung_up.join().unwrap();
+        let answered = answers.recv_timeout(Duration::from_millis(300));
+        assert!(
+            answered.is_err(),
+            "it was answered before the manager had the lease"
+        );
+    });
+    let taken = answers.recv_timeout(Duration::from_secs(60)).unwrap();
+    until("the client that hung up has no lease", || {
+        daemon.status().leases.len() == 1
+    });
+    until("the manager has one lease", || {
+        let kept = manager.kept();
+        let leases = kept.iter().filter(|name| name.starts_with("lease-"));
+        leases.count() == 1
+    });
+    manager.until(&["WATCHDOG=1", "WATCHDOG=1"]);
+    drop(taken);
+}
+
+/// A connection that has requested memory and reads no answer.
+fn requested(socket: &Path) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let end = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let end = end.unwrap();
+    rustix::net::connect(&end, &SocketAddrUnix::new(socket).unwrap()).unwrap();
+    let request = Request::Take(take(2 * M)).encode().unwrap();
+    packet::send(&end, &request, &[]).unwrap();
+    end
 }
 
 #[test]

@@ -1,0 +1,298 @@
+//! The thread that looks up who connected, where that has to be read from files, so that the serving thread
+//! never does.
+//!
+//! The cgroup of a process is in files of its own user's, who may have a lock or a lease on them, and reading them can
+//! wait for locks of the kernel's that others hold; the owners of ranges of user numbers are in a file that
+//! anybody may lock, and their names may have to be asked for. So a connection waits for this, and nothing else
+//! does: one of each user in turn, and few of each.
+
+use super::budget::processor_time;
+use crate::os::background;
+use crate::os::peer::{Credentials, Peer};
+use crate::os::subids::SubordinateIds;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Connections that may wait, before no other is accepted.
+const MOST: usize = 256;
+
+/// Of these, of one user.
+const MOST_OF_A_USER: usize = 64;
+
+/// A connection whose peer is to be looked up.
+#[derive(Debug)]
+pub(super) struct Unknown {
+    pub(super) socket: OwnedFd,
+    pub(super) credentials: Credentials,
+    /// Whether its cgroup counts.
+    pub(super) with_cgroup: bool,
+}
+
+/// What is known of it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) socket: OwnedFd,
+    /// The user that it counts as.
+    pub(super) user: u32,
+    pub(super) peer: io::Result<Peer>,
+    /// Processor time that this took.
+    pub(super) spent: Duration,
+    /// Who owns which range, where that has changed.
+    pub(super) ids: Option<SubordinateIds>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// By user, as far as that is known, the first first.
+    unknown: BTreeMap<u32, VecDeque<Unknown>>,
+    /// The users of these, in turn.
+    turns: VecDeque<u32>,
+    /// Of these users one is being looked up.
+    under_way: Option<u32>,
+    known: Vec<Known>,
+    is_over: bool,
+}
+
+impl Queue {
+    fn next(&mut self) -> Option<Unknown> {
+        let user = self.turns.pop_front()?;
+        let of_user = self.unknown.get_mut(&user)?;
+        let next = of_user.pop_front();
+        if of_user.is_empty() {
+            self.unknown.remove(&user);
+        } else {
+            self.turns.push_back(user);
+        }
+        self.under_way = Some(user);
+        next
+    }
+
+    fn of_user(&self, user: u32) -> usize {
+        let waiting = self.unknown.get(&user).map_or(0, VecDeque::len);
+        waiting + usize::from(self.under_way == Some(user))
+    }
+
+    fn len(&self) -> usize {
+        let waiting: usize = self.unknown.values().map(VecDeque::len).sum();
+        waiting + usize::from(self.under_way.is_some()) + self.known.len()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something was added to the queue.
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_up_all(&self, look_up: impl Fn(Unknown) -> Known, wake: &OwnedFd) {
+        let mut queue = self.lock();
+        loop {
+            if let Some(unknown) = queue.next() {
+                drop(queue);
+                let known = look_up(unknown);
+                queue = self.lock();
+                queue.under_way = None;
+                queue.known.push(known);
+                let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+            } else if queue.is_over {
+                return;
+            } else {
+                let changed = self.changed.wait(queue);
+                queue = changed.unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+/// The serving thread's side.
+#[derive(Debug)]
+pub(super) struct Peers {
+    shared: Arc<Shared>,
+}
+
+impl Peers {
+    /// `wake` is made readable when something is known.
+    pub(super) fn new(ids: SubordinateIds, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        let ids = Mutex::new(ids);
+        let look_up = move |unknown| {
+            let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
+            look_up(unknown, &mut ids)
+        };
+        Self::with(look_up, wake)
+    }
+
+    /// With another way to look up.
+    fn with(
+        look_up: impl Fn(Unknown) -> Known + Send + 'static,
+        wake: Arc<OwnedFd>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        thread::Builder::new().name("peers".into()).spawn(move || {
+            // As the serving thread: clients wait for it, and the lock is one that both need.
+            let _ = background::run_before_others();
+            theirs.look_up_all(look_up, &wake);
+        })?;
+        Ok(Self { shared })
+    }
+
+    /// Whether so many connections wait that no other is to be accepted.
+    pub(super) fn is_behind(&self) -> bool {
+        self.shared.lock().len() >= MOST
+    }
+
+    /// Whether so many of a user's wait that no other of that user's is to.
+    pub(super) fn has_all(&self, user: u32) -> bool {
+        self.shared.lock().of_user(user) >= MOST_OF_A_USER
+    }
+
+    /// Has a peer looked up that counts as this user, as far as that is known; the owner's before others.
+    pub(super) fn look_up(&self, user: u32, is_owner: bool, unknown: Unknown) {
+        let mut queue = self.shared.lock();
+        let of_user = queue.unknown.entry(user).or_default();
+        of_user.push_back(unknown);
+        match of_user.len() {
+            1 if is_owner => queue.turns.push_front(user),
+            1 => queue.turns.push_back(user),
+            _ => {}
+        }
+        self.shared.changed.notify_one();
+    }
+
+    /// What is known since this was last asked, the first first.
+    pub(super) fn known(&self) -> Vec<Known> {
+        std::mem::take(&mut self.shared.lock().known)
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+fn look_up(unknown: Unknown, ids: &mut SubordinateIds) -> Known {
+    let begin = processor_time();
+    let Unknown {
+        socket,
+        credentials,
+        with_cgroup,
+    } = unknown;
+    let has_changed = ids.read();
+    let user = ids.user_of(credentials.uid);
+    Known {
+        user,
+        peer: credentials.peer(&socket, user, with_cgroup),
+        socket,
+        spent: processor_time().saturating_sub(begin),
+        ids: has_changed.then(|| ids.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::ready;
+    use rustix::event::EventfdFlags;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    fn until(mut come: impl FnMut() -> bool) {
+        let begin = Instant::now();
+        while !come() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn wake() -> Arc<OwnedFd> {
+        Arc::new(rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap())
+    }
+
+    /// Some connection, of ours.
+    fn unknown() -> Unknown {
+        let socket: OwnedFd = UnixStream::pair().unwrap().0.into();
+        Unknown {
+            credentials: Credentials::of(&socket).unwrap(),
+            socket,
+            with_cgroup: true,
+        }
+    }
+
+    #[test]
+    fn one_of_each_user_in_turn_and_no_more_than_are_to_wait() {
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let look_up = move |unknown: Unknown| {
+            let _ = may_go_on.recv();
+            look_up(unknown, &mut SubordinateIds::of_file("/nonexistent", &[]))
+        };
+        let wake = wake();
+        let peers = Peers::with(look_up, Arc::clone(&wake)).unwrap();
+        for _ in 0..MOST_OF_A_USER {
+            assert!(!peers.has_all(1));
+            peers.look_up(1, false, unknown());
+        }
+        until(|| peers.shared.lock().under_way == Some(1));
+        assert!(peers.has_all(1) && !peers.has_all(2) && !peers.is_behind());
+        peers.look_up(3, false, unknown());
+        peers.look_up(2, true, unknown());
+        assert!(!ready::to_read(&wake).unwrap() && peers.known().is_empty());
+        go_on.send(()).unwrap();
+        // The owner's is behind no other.
+        until(|| peers.shared.lock().under_way == Some(2));
+        let known = peers.known();
+        assert_eq!(known.len(), 1);
+        assert!(ready::to_read(&wake).unwrap() && !peers.has_all(1));
+        assert_eq!(known[0].peer.as_ref().unwrap().pid, std::process::id());
+        go_on.send(()).unwrap();
+        // The other user's is not behind all of the first's.
+        go_on.send(()).unwrap();
+        until(|| peers.shared.lock().under_way == Some(3));
+        for user in 4.. {
+            if peers.is_behind() {
+                break;
+            }
+            peers.look_up(user, false, unknown());
+        }
+        assert_eq!(peers.shared.lock().len(), MOST);
+        drop(go_on);
+    }
+
+    #[test]
+    fn ranges_that_have_changed_are_told_once() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut ids = SubordinateIds::of_file(file.path(), &[]);
+        ids.read();
+        let peers = Peers::new(ids.clone(), wake()).unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        std::fs::write(&file, format!("1234:{uid}:1\n")).unwrap();
+        assert!(!ids.is_current());
+        let known = || {
+            peers.look_up(uid, false, unknown());
+            let mut known = Vec::new();
+            until(|| {
+                known.extend(peers.known());
+                !known.is_empty()
+            });
+            known.remove(0)
+        };
+        let first = known();
+        assert_eq!((first.user, first.peer.unwrap().user), (1234, 1234));
+        ids = first.ids.unwrap();
+        assert!(ids.is_current());
+        assert_eq!(ids.user_of(uid), 1234);
+        assert!(known().ids.is_none());
+    }
+}

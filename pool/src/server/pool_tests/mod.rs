@@ -1,0 +1,176 @@
+//! The machine's decisions carried out with real files and workers, without sockets.
+
+mod returns;
+mod rows;
+mod takes;
+
+use super::closer::Closer;
+use super::keeper::Keeper;
+use super::looks::Looks;
+use super::notifier::Notifier;
+use super::pool::{Outgoing, Parts, Pool, now};
+use super::refills::Refills;
+use super::workers::Workers;
+use crate::config::Config;
+use crate::fill::Watch;
+use crate::lease::journal::Journal;
+use crate::lease::quota::Rules;
+use crate::lease::{Pipes, Serial};
+use crate::machine::{ConnectionId, Event, Machine, Reach, Spec, Start};
+use crate::os::peer::Peer;
+use crate::os::pressure::Gauge;
+use crate::os::subids::SubordinateIds;
+use crate::os::{memory_file, need};
+use crate::protocol::{
+    FillChange, Filling, Give, PageSize, PoolRow, QuotaOf, QuotaRow, RefusalCode, Reply, Request,
+    Resize, StatusQuery, Take,
+};
+use crate::store::Files;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = "
+    fill = { rate = \"0\" }
+    [[class]]
+    page = \"thp\"
+    source = \"memfd\"
+    size = \"2M\"
+    slabs = 3
+    [[quota]]
+    uid = 1000
+    bytes = \"4M\"
+";
+
+fn pool() -> (tempfile::TempDir, Pool) {
+    pool_of(CONFIG)
+}
+
+fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
+    let config = Config::parse(Path::new("test"), config).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+    let (files, found) = Files::open(folder.path(), &specs, None).unwrap();
+    let machine = Machine::new(Start {
+        rules: Rules::new(&config, u32::MAX).unwrap(),
+        specs: found.specs,
+        one_node: true,
+        names: (0xabc, 1),
+        rate: config.fill.rate.bytes(),
+        now: now(),
+    });
+    let known = (
+        Journal::open(folder.path(), 0xabc).unwrap().0,
+        Pipes::open(folder.path()).unwrap(),
+    );
+    let workers = Workers::new(&config.fill).unwrap();
+    let wake = workers.waker();
+    let refills = Refills::new(Duration::ZERO);
+    let mut pool = Pool::new(Parts {
+        machine,
+        files,
+        workers,
+        refills,
+        looks: Looks::new().unwrap(),
+        known,
+        ids: SubordinateIds::of_machine(&[0]),
+        keeper: Keeper::new(Notifier::new(wake).unwrap()),
+        closer: Rc::new(Closer::new().unwrap()),
+    });
+    until(&mut pool, |pool| clean(pool) == 3);
+    (folder, pool)
+}
+
+/// The only class, as its owner sees it.
+fn row(pool: &mut Pool) -> PoolRow {
+    let status = Request::Status(StatusQuery::default());
+    match request(pool, 0, &peer(0), status).reply {
+        Reply::Status(mut status) => status.pools.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn clean(pool: &mut Pool) -> u32 {
+    row(pool).clean_slabs
+}
+
+/// The only reply to a request.
+fn request(pool: &mut Pool, from: ConnectionId, peer: &Peer, request: Request) -> Outgoing {
+    let mut outgoing = pool.step(Event::Request {
+        from,
+        peer: peer.clone(),
+        request,
+    });
+    assert_eq!(outgoing.len(), 1, "{outgoing:?}");
+    outgoing.remove(0)
+}
+
+/// Lets workers work until something has come.
+fn until(pool: &mut Pool, mut come: impl FnMut(&mut Pool) -> bool) {
+    let begin = Instant::now();
+    while !come(pool) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain");
+        assert!(pool.tick().is_empty());
+        for done in pool.workers.done() {
+            assert!(pool.work_done(done).is_empty());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn end_lease(pool: &mut Pool, serial: Serial) {
+    assert!(pool.step(Event::PipeClosed(serial)).is_empty());
+}
+
+fn has_revoked(pool: &Pool) -> bool {
+    pool.machine.revoked().next().is_some()
+}
+
+/// Filling at a rate at which nothing is finished, or as fast as it goes.
+fn stall(pool: &mut Pool, stalls: bool) {
+    let rate = u64::from(stalls);
+    pool.workers.set_filling(&Filling { on: true, rate });
+}
+
+fn peer(uid: u32) -> Peer {
+    Peer {
+        pid: 1,
+        uid,
+        user: uid,
+        gid: uid,
+        groups: Vec::new(),
+        cgroup: None,
+    }
+}
+
+/// Any slab.
+const LEAST: Take = Take {
+    bytes: 1,
+    node: None,
+    page: None,
+    max_topup_ms: 0,
+    topup_if_faster: false,
+};
+
+fn taken(pool: &mut Pool, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> {
+    let outgoing = request(pool, 0, &peer(uid), Request::Take(LEAST));
+    match (outgoing.reply, outgoing.lease) {
+        (Reply::Take(_), Some((serial, mut parts))) => {
+            assert!(pool.step(Event::Allocated(serial)).is_empty());
+            Ok((serial, parts.remove(0)))
+        }
+        (Reply::Refused(refusal), None) => Err(refusal.code),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Turns filling off or on, as its owner does.
+fn turn_filling(pool: &mut Pool, on: bool) {
+    let change = FillChange {
+        on: Some(on),
+        rate: None,
+    };
+    request(pool, 0, &peer(0), Request::Fill(change));
+}

@@ -1,0 +1,231 @@
+//! What becomes of memory that is given back.
+
+use super::*;
+
+#[test]
+fn what_is_kept_stays_charged() {
+    let (_folder, mut pool) = pool();
+    let (first, memory) = taken(&mut pool, 1000).unwrap();
+    let (second, _) = taken(&mut pool, 1000).unwrap();
+    assert_eq!(taken(&mut pool, 1000).unwrap_err(), RefusalCode::Quota);
+    assert_eq!(taken(&mut pool, 1001).unwrap_err(), RefusalCode::Denied);
+    // The lease ends, the descriptor is kept: its bytes still count.
+    end_lease(&mut pool, first);
+    until(&mut pool, |pool| has_revoked(pool));
+    for _ in 0..3 {
+        pool.tick();
+        assert_eq!(taken(&mut pool, 1000).unwrap_err(), RefusalCode::Quota);
+    }
+    drop(memory);
+    // A process that another test starts at this moment holds every descriptor
+    // until it has become another program: then it counts that long.
+    until(&mut pool, |pool| !has_revoked(pool) && clean(pool) == 2);
+    assert!(taken(&mut pool, 1000).is_ok());
+    // Nothing is kept of the other: it is credited once it is emptied and replaced.
+    end_lease(&mut pool, second);
+    until(&mut pool, |pool| {
+        let is_emptied = row(pool).dirty_bytes == 0;
+        is_emptied && !has_revoked(pool) && clean(pool) == 2
+    });
+    assert!(taken(&mut pool, 1000).is_ok());
+}
+
+/// Any process can hold the lock that a look needs.
+#[test]
+fn nothing_waits_for_a_look_at_what_is_kept() {
+    let (_folder, mut pool) = pool();
+    let (answer, answers) = std::sync::mpsc::channel::<bool>();
+    let (begun, begins) = std::sync::mpsc::channel();
+    pool.looks = Looks::with(move |slab, _| {
+        begun.send(()).unwrap();
+        Reach {
+            slab,
+            is_alone: answers.recv().unwrap(),
+            holds_pages: false,
+        }
+    })
+    .unwrap();
+    let (serial, memory) = taken(&mut pool, 1000).unwrap();
+    let _other = taken(&mut pool, 1000).unwrap();
+    end_lease(&mut pool, serial);
+    until(&mut pool, |pool| has_revoked(pool));
+    pool.tick();
+    begins.recv().unwrap();
+    // It waits now: all else goes on, and no other look is begun.
+    until(&mut pool, |pool| clean(pool) == 2);
+    assert_eq!(taken(&mut pool, 1000).unwrap_err(), RefusalCode::Quota);
+    assert!(begins.try_recv().is_err());
+    answer.send(false).unwrap();
+    until(&mut pool, |_| begins.try_recv().is_ok());
+    assert!(has_revoked(&pool));
+    answer.send(true).unwrap();
+    until(&mut pool, |pool| !has_revoked(pool));
+    drop(memory);
+}
+
+#[test]
+fn a_refusal_for_quota_names_memory_that_a_revoked_client_has_open() {
+    let (_folder, mut pool) = pool();
+    let (first, memory) = taken(&mut pool, 1000).unwrap();
+    let _second = taken(&mut pool, 1000).unwrap();
+    let text = |pool: &mut Pool| match request(pool, 0, &peer(1000), Request::Take(LEAST)).reply {
+        Reply::Refused(refusal) => refusal.message,
+        other => panic!("{other:?}"),
+    };
+    let held = text(&mut pool);
+    assert!(!held.contains("given back"), "all of it is in use: {held}");
+    end_lease(&mut pool, first);
+    until(&mut pool, |pool| has_revoked(pool));
+    let why = "2M of it was given back and can still be reached: a process has the memory open";
+    let revoked = text(&mut pool);
+    assert!(revoked.contains(why), "{revoked}");
+    drop(memory);
+}
+
+#[test]
+fn a_slab_that_is_given_back_is_charged_until_another_is_clean() {
+    let config = CONFIG.replace("rate = \"0\"", "rate = \"0\", batch = \"1\"");
+    let (_folder, mut pool) = pool_of(&config.replace("\"4M\"", "\"2M\""));
+    // From here on nothing is filled.
+    stall(&mut pool, true);
+    let (serial, _) = taken(&mut pool, 1000).unwrap();
+    end_lease(&mut pool, serial);
+    until(&mut pool, |pool| {
+        row(pool).dirty_bytes == 0 && !has_revoked(pool)
+    });
+    let seen = (taken(&mut pool, 1000).unwrap_err(), clean(&mut pool));
+    assert_eq!(seen, (RefusalCode::Quota, 2), "it uses up what is clean");
+    assert!(taken(&mut pool, 0).is_ok(), "the owner has no quota");
+    stall(&mut pool, false);
+    // With the owner's, that is all of them.
+    until(&mut pool, |pool| clean(pool) == 2);
+    assert!(taken(&mut pool, 1000).is_ok());
+}
+
+/// With filling turned off nothing takes the place of what is back: a tenant that holds nothing
+/// is not refused for ever.
+#[test]
+fn what_is_given_back_is_not_charged_while_filling_is_turned_off() {
+    let (_folder, mut pool) = pool_of(&CONFIG.replace("\"4M\"", "\"2M\""));
+    turn_filling(&mut pool, false);
+    for left in [2, 1] {
+        let (serial, memory) = taken(&mut pool, 1000).unwrap();
+        end_lease(&mut pool, serial);
+        until(&mut pool, |pool| has_revoked(pool));
+        assert_eq!(
+            taken(&mut pool, 1000).unwrap_err(),
+            RefusalCode::Quota,
+            "it holds it"
+        );
+        drop(memory);
+        until(&mut pool, |pool| !has_revoked(pool));
+        assert_eq!(clean(&mut pool), left);
+    }
+    // What was given back before it was turned off.
+    turn_filling(&mut pool, true);
+    stall(&mut pool, true);
+    let (serial, _) = taken(&mut pool, 1000).unwrap();
+    end_lease(&mut pool, serial);
+    until(&mut pool, |pool| {
+        row(pool).dirty_bytes == 0 && !has_revoked(pool)
+    });
+    assert_eq!(taken(&mut pool, 1000).unwrap_err(), RefusalCode::Quota);
+    turn_filling(&mut pool, false);
+    assert_eq!(taken(&mut pool, 1000).unwrap_err(), RefusalCode::Empty);
+}
+
+#[test]
+fn a_lease_is_ended_by_its_connection_or_by_the_owner_and_by_no_other() {
+    let (_folder, mut pool) = pool_of(&CONFIG.replace("4M", "6M"));
+    let mut leases = Vec::new();
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let sent = request(&mut pool, 1, &peer(1000), Request::Take(LEAST));
+        kept.push(sent.lease.unwrap());
+        match sent.reply {
+            Reply::Take(taken) => leases.push(taken.lease),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut give = |from, uid, at: usize| {
+        let lease = leases[at].clone();
+        let give = Request::Give(Give { lease });
+        match request(&mut pool, from, &peer(uid), give).reply {
+            Reply::Refused(refusal) => Err(refusal.code),
+            Reply::Give => Ok(()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let unknown = Err(RefusalCode::UnknownLease);
+    assert_eq!(give(2, 1001, 0), Err(RefusalCode::Denied));
+    assert_eq!(give(2, 1000, 0), unknown, "one user, two VMMs");
+    assert_eq!(give(1, 1000, 0), Ok(()));
+    assert_eq!(give(3, 0, 1), Ok(()));
+    assert_eq!(give(1, 1000, 1), unknown);
+}
+
+#[test]
+fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
+    // At this rate a page takes weeks.
+    let slow = CONFIG.replace("rate = \"0\"", "rate = \"0\", refill_rate = \"1\"");
+    let slow = slow.replace("slabs = 3", "slabs = 3\nrefill = \"2M\"");
+    let (_folder, mut pool) = pool_of(&slow);
+    let (serial, memory) = taken(&mut pool, 1000).unwrap();
+    let (_other, _its_memory) = taken(&mut pool, 1000).unwrap();
+    memory_file::punch(&memory, 0, 2 << 20).unwrap();
+    until(&mut pool, |pool| !pool.workers.may_refill(None));
+    assert_eq!(row(&mut pool).hole_bytes, 2 << 20);
+    end_lease(&mut pool, serial);
+    until(&mut pool, |pool| {
+        pool.workers.may_refill(None) && has_revoked(pool)
+    });
+    assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
+    let row = row(&mut pool);
+    assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
+}
+
+/// A slab whose emptying cannot go on, as with a client that keeps its file's lock, and
+/// another that comes back after it.
+fn a_return_that_stands_still(config: &str) {
+    let (_folder, mut pool) = pool_of(config);
+    let (first, held) = taken(&mut pool, 1000).unwrap();
+    let (second, memory) = taken(&mut pool, 1000).unwrap();
+    let tenure = pool.refills.tenure(first);
+    thread::scope(|scope| {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            tenure.during(|| {
+                begun.send(()).unwrap();
+                let _ = released.recv();
+            })
+        });
+        begins.recv().unwrap();
+        end_lease(&mut pool, first);
+        end_lease(&mut pool, second);
+        let bytes = |file| memory_file::held_bytes(file).unwrap();
+        until(&mut pool, |_| bytes(&memory) == 0);
+        assert_eq!(bytes(&held), 2 << 20);
+        drop(release);
+    });
+    drop((held, memory));
+    until(&mut pool, |pool| {
+        let is_emptied = row(pool).dirty_bytes == 0;
+        is_emptied && !has_revoked(pool) && clean(pool) == 3
+    });
+    pool.tick();
+    assert!(taken(&mut pool, 1000).is_ok());
+}
+
+#[test]
+fn a_return_waits_for_no_other() {
+    a_return_that_stands_still(CONFIG);
+}
+
+#[test]
+fn a_return_to_a_mount_waits_for_no_other() {
+    if !rustix::process::geteuid().is_root() {
+        return need::skip("root", "only root may mount");
+    }
+    a_return_that_stands_still(&CONFIG.replace("memfd", "mount"));
+}

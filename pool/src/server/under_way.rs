@@ -1,0 +1,191 @@
+//! Slabs that workers are given: filled, topped up, emptied, zeroed in place.
+
+use super::pool::Pool;
+use super::workers::Ticket;
+use crate::fill::{Job, Work, Worker};
+use crate::lease::Serial;
+use crate::machine::{Action, Event, Spec};
+use crate::store::Key;
+use crate::store::slab::SlabId;
+use rustix::process::{Resource, getrlimit};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// A slab that is being filled or topped up.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    key: Key,
+    /// To be filled.
+    bytes: u64,
+    cancel: Arc<AtomicBool>,
+    done_bytes: Arc<AtomicU64>,
+}
+
+impl UnderWay {
+    /// It need not be finished.
+    pub(super) fn cancel(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes that have no pages yet; those of a batch that is not done count all.
+    fn lacking_bytes(&self) -> u64 {
+        let done_bytes = self.done_bytes.load(Ordering::Relaxed);
+        self.bytes.saturating_sub(done_bytes)
+    }
+}
+
+impl Pool {
+    /// How far the slabs are that are being filled.
+    pub(super) fn progress(&mut self) {
+        let filling: Vec<_> = self.machine.filling().collect();
+        for slab in filling {
+            if let Some(under_way) = self.under_way.get(&slab) {
+                let bytes = under_way.done_bytes.load(Ordering::Relaxed);
+                self.machine.progress(slab, bytes);
+            }
+        }
+    }
+
+    /// Has a slab made longer; what came of it, where that is known at once.
+    pub(super) fn top_up(
+        &mut self,
+        slab: SlabId,
+        key: Key,
+        bytes: u64,
+        deadline: Instant,
+    ) -> Option<Event> {
+        let not_begun = Event::NotGrown { slab, error: None };
+        let more_bytes = bytes.saturating_sub(key.bytes);
+        if self.has_room(key, more_bytes).is_err() {
+            return Some(not_begun);
+        }
+        let fill = Work::Fill {
+            page: key.page,
+            start: key.bytes,
+            end: bytes,
+            deadline: Some(deadline),
+        };
+        // Before the file is touched: without a thread the slab is clean as before.
+        let Ok(worker) = self.workers.prompt(key.node) else {
+            return Some(not_begun);
+        };
+        let grown = self.grow(slab, key, bytes, fill, &worker);
+        let error = Some(grown.err()?.to_string());
+        self.is_done(slab);
+        Some(Event::NotGrown { slab, error })
+    }
+
+    fn grow(
+        &mut self,
+        slab: SlabId,
+        key: Key,
+        bytes: u64,
+        fill: Work,
+        worker: &Worker<Ticket>,
+    ) -> io::Result<()> {
+        let file = self.files.get_mut(slab)?;
+        file.grow(bytes)?;
+        let job = Job::new(Ticket::TopUp(slab), file.file(), fill);
+        let more_bytes = bytes.saturating_sub(key.bytes);
+        self.begin(slab, (key, more_bytes), &job);
+        worker
+            .send(job)
+            .map_err(|_| io::Error::other("a worker ended"))
+    }
+
+    pub(super) fn fill(&mut self, slab: SlabId, spec: &Spec, needs_space: bool) -> io::Result<()> {
+        let key = spec.key;
+        let work = Work::Fill {
+            page: key.page,
+            start: 0,
+            end: key.bytes,
+            deadline: None,
+        };
+        self.has_descriptors()?;
+        if needs_space {
+            self.has_room(key, key.bytes).map_err(io::Error::other)?;
+        }
+        let file = self.files.create(slab, spec)?.file();
+        let job = Job::new(Ticket::Fill(key.node, slab), file, work);
+        self.begin(slab, (key, key.bytes), &job);
+        self.workers.later(key.node, job)
+    }
+
+    /// Connections, and what works for them, keep three eighths of all descriptors: else clients that keep memory
+    /// open after their leases would shut out everyone.
+    fn has_descriptors(&self) -> io::Result<()> {
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        // What is clean, or will be, needs a lease pipe as well when it is allocated.
+        let held = self.files.len() + self.ends.descriptors() + self.machine.ready_slabs();
+        let held = held as u64;
+        if held < most / 8 * 5 {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "slabs and leases have {held} of {most} descriptors, and the others are for connections: \
+             more of them (LimitNOFILE=), or fewer slabs that former clients keep open, would do"
+        )))
+    }
+
+    /// Whether there is memory for so much more of a slab, beside what those under way still lack.
+    fn has_room(&self, key: Key, bytes: u64) -> Result<(), String> {
+        let under_way = self.under_way.values();
+        let lacking = under_way.map(|slab| (slab.key, slab.lacking_bytes()));
+        self.files.has_room(key, bytes, lacking)
+    }
+
+    fn begin(&mut self, slab: SlabId, (key, bytes): (Key, u64), job: &Job<Ticket>) {
+        let under_way = UnderWay {
+            key,
+            bytes,
+            cancel: Arc::clone(&job.cancel),
+            done_bytes: Arc::clone(&job.done_bytes),
+        };
+        self.under_way.insert(slab, under_way);
+    }
+
+    /// A worker is done with a slab.
+    pub(super) fn is_done(&mut self, slab: SlabId) {
+        self.under_way.remove(&slab);
+    }
+
+    /// Has a slab's pages taken away, by a worker of its own if need be.
+    pub(super) fn empty(
+        &mut self,
+        slab: SlabId,
+        ticket: Ticket,
+        lease: Option<Serial>,
+        action: Action,
+    ) {
+        let Ok(file) = self.files.get_mut(slab).map(|slab| slab.file()) else {
+            return;
+        };
+        let after = lease.and_then(|lease| self.tenures.get(&lease).cloned());
+        let job = Job {
+            after,
+            ..Job::new(ticket, file, Work::Empty)
+        };
+        if self.workers.take_away(job).is_err() {
+            self.again.push(action);
+        }
+    }
+
+    pub(super) fn zero_in_place(
+        &mut self,
+        slab: SlabId,
+        node: Option<u32>,
+        lease: Serial,
+    ) -> io::Result<()> {
+        let file = self.files.get(slab)?;
+        let bytes = file.bytes();
+        let after = self.tenures.get(&lease).cloned();
+        let work = Work::ZeroInPlace { bytes };
+        let job = Job {
+            after,
+            ..Job::new(Ticket::ZeroInPlace(slab), file.file(), work)
+        };
+        self.workers.later(node, job)
+    }
+}

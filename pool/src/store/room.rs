@@ -1,0 +1,166 @@
+//! Whether there is memory for a slab, by files of the kernel that stay open.
+
+use super::key::Key;
+use crate::os::cgroup_memory::Limits;
+use crate::os::hugepages::{self, KeptCounts};
+use crate::os::kept::KeptFile;
+use crate::protocol::PageSize;
+use firstlight_host::meminfo;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where the machine says how much memory is available.
+const MEMINFO: &str = "/proc/meminfo";
+
+/// What the kernel says of memory.
+#[derive(Debug)]
+pub(super) struct Room {
+    meminfo: Option<KeptFile>,
+    pub(super) limits: Limits,
+    /// Of the pages that classes need, by size and node.
+    counts: BTreeMap<(PageSize, Option<u32>), KeptCounts>,
+}
+
+impl Room {
+    /// Of this machine, and of the cgroup that the daemon is in.
+    pub(super) fn of_machine() -> Self {
+        // Without descriptors for them nothing is known of limits; nor can much else be done then.
+        Self::with(Path::new(MEMINFO), Limits::open().unwrap_or_default())
+    }
+
+    pub(super) fn with(meminfo: &Path, limits: Limits) -> Self {
+        Self {
+            meminfo: KeptFile::open(meminfo).ok(),
+            limits,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// Opens the counts of a class's pages, once. Where that fails nothing is known of them.
+    pub(super) fn know(&mut self, key: Key) {
+        let place = (key.page, key.node);
+        if key.page == PageSize::Transparent || self.counts.contains_key(&place) {
+            return;
+        }
+        let sys = Path::new(hugepages::SYS);
+        if let Ok(Some(counts)) = KeptCounts::open(sys, key.page.bytes(), key.node) {
+            self.counts.insert(place, counts);
+        }
+    }
+
+    /// Whether the kernel has free pages for `bytes` more of a slab, beside what slabs of these classes that are
+    /// being filled still lack; else what to do.
+    pub(super) fn allows(
+        &self,
+        key: Key,
+        bytes: u64,
+        under_way: impl Iterator<Item = (Key, u64)>,
+    ) -> Result<(), String> {
+        // What is available is not counted by node.
+        let is_of_all = key.page == PageSize::Transparent || key.node.is_none();
+        let same = |other: &Key| other.page == key.page && (is_of_all || other.node == key.node);
+        let claimed = under_way.filter(|(other, _)| same(other));
+        let claimed = claimed.map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+        if key.page == PageSize::Transparent {
+            return self.allows_transparent(bytes, claimed);
+        }
+        let counts = self.counts.get(&(key.page, key.node));
+        let Some(Ok(counts)) = counts.map(KeptCounts::counts) else {
+            return Ok(());
+        };
+        let free = counts.free_pages.saturating_sub(counts.promised_pages);
+        let needed = bytes / key.page.bytes();
+        let claimed = claimed / key.page.bytes();
+        if free.saturating_sub(claimed) >= needed {
+            return Ok(());
+        }
+        let place = match key.node {
+            Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
+            None => "/sys/kernel/mm/hugepages".into(),
+        };
+        Err(format!(
+            "a slab needs {needed} huge pages of {}, {free} of {} are free{}; set more aside in \
+             {place}/hugepages-{}kB/nr_hugepages",
+            key.page,
+            counts.total_pages,
+            but_claimed(claimed, ""),
+            key.page.bytes() >> 10
+        ))
+    }
+
+    /// Nothing takes a tmpfs' pages back: too many, and other programs are killed. Nor does anything take them
+    /// from a cgroup, whose processes are killed then.
+    fn allows_transparent(&self, bytes: u64, claimed: u64) -> Result<(), String> {
+        let fits = |left: u64| bytes <= left.saturating_sub(claimed) / 10 * 9;
+        let but = but_claimed(claimed >> 20, " MiB");
+        if let Some(space) = self.limits.space().filter(|space| !fits(space.left_bytes)) {
+            return Err(format!(
+                "a slab needs {} MiB, and of the {} MiB that {} may use {} MiB are left{but}: keep \
+                 fewer or smaller slabs, or raise its limit (MemoryMax=)",
+                bytes >> 20,
+                space.limit_bytes >> 20,
+                space.cgroup.display(),
+                space.left_bytes >> 20
+            ));
+        }
+        let text = self
+            .meminfo
+            .as_ref()
+            .and_then(|meminfo| meminfo.read().ok());
+        let available = text.and_then(|text| meminfo::available(&text));
+        let available = available.unwrap_or(u64::MAX);
+        if fits(available) {
+            return Ok(());
+        }
+        Err(format!(
+            "a slab needs {} MiB, and of memory {} MiB are available{but}: keep fewer or smaller slabs",
+            bytes >> 20,
+            available >> 20
+        ))
+    }
+}
+
+/// That slabs that are being filled will need some of it.
+fn but_claimed(claimed: u64, unit: &str) -> String {
+    if claimed == 0 {
+        return String::new();
+    }
+    format!(" but {claimed}{unit} for slabs that are being filled")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meminfo");
+        std::fs::write(&path, "MemAvailable: 102400 kB\n").unwrap();
+        let room = Room::with(&path, Limits::default());
+        let key = |page, node| Key {
+            page,
+            node,
+            bytes: 2 << 20,
+        };
+        let thp = key(PageSize::Transparent, None);
+        let allows = |bytes: u64, under_way: &[(Key, u64)]| {
+            room.allows(
+                thp,
+                bytes << 20,
+                under_way.iter().map(|(key, bytes)| (*key, bytes << 20)),
+            )
+        };
+        assert_eq!(allows(90, &[]), Ok(()));
+        assert_eq!(allows(45, &[(thp, 40), (thp, 10)]), Ok(()));
+        let said = allows(46, &[(thp, 40), (thp, 10)]).unwrap_err();
+        let words = "of memory 100 MiB are available but 50 MiB for slabs that are being filled:";
+        assert!(said.contains(words), "{said}");
+        // Reserved pages are taken from no other memory.
+        assert_eq!(allows(90, &[(key(PageSize::Huge, None), 1 << 20)]), Ok(()));
+        // What is available is not counted by node.
+        let at = |node| key(PageSize::Transparent, Some(node));
+        let beside = [(at(0), 20 << 20)].into_iter();
+        assert!(room.allows(at(1), 90 << 20, beside).is_err());
+    }
+}
