@@ -28,17 +28,20 @@ macro_rules! debug_assert {
 pub mod addr;
 // In the place of the processor's atomics.
 pub mod model;
+// Who has the huge frames of a giant frame.
+pub mod huges;
 pub(crate) mod sync;
 
 pub mod frames {
-    pub(crate) mod word {
+    pub mod word {
         pub(crate) mod bitmap;
         pub(crate) mod content;
         pub(crate) mod field;
         pub(crate) mod geometry;
-        pub(crate) mod giant;
-        pub(crate) mod huge;
+        pub mod giant;
+        pub mod huge;
         pub(crate) mod mobility;
+        pub(crate) mod steps;
 
         pub(crate) use mobility::Mobility;
     }

@@ -8,7 +8,7 @@ use vstd::resource::Loc;
 use vstd::resource::map::GhostSubmap;
 use vstd::std_specs::bits::*;
 
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 
 verus! {
 
@@ -49,6 +49,13 @@ pub trait Protocol: Sized {
     spec fn may(place: Self::Place, held: Self::Held, was: u64, now: u64) -> bool;
     /// What a call has after it changed the word.
     spec fn moved(place: Self::Place, before: Self::Held, was: u64, now: u64, after: Self::Held) -> bool;
+
+    /// What a call has after it looked at the word.
+    spec fn saw(place: Self::Place, before: Self::Held, word: u64, after: Self::Held) -> bool;
+
+    proof fn see(place: Self::Place, word: u64, tracked inside: &mut Self::Inside, tracked held: &mut Self::Held)
+        requires Self::inv(place, word, *old(inside)), Self::of(place, *old(held)),
+        ensures Self::inv(place, word, *final(inside)), Self::of(place, *final(held)), Self::saw(place, *old(held), word, *final(held));
 
     proof fn look(place: Self::Place, word: u64, tracked inside: &mut Self::Inside, tracked held: &Self::Held)
         requires Self::inv(place, word, *old(inside)), Self::of(place, *held),
@@ -103,6 +110,16 @@ impl<P: Protocol> AtomicU64<P> {
     {
         atomic_with_ghost!(&self.inner => load(); returning word; ghost inside => {
             P::look(self.place(), word, &mut inside, &*held);
+        })
+    }
+
+    /// A look by a call that learns something by it that stays so.
+    pub fn load_seeing(&self, _order: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (word: u64)
+        requires self.wf(), P::of(self.place(), *old(held)),
+        ensures P::of(self.place(), *final(held)), P::saw(self.place(), *old(held), word, *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => load(); returning word; ghost inside => {
+            P::see(self.place(), word, &mut inside, &mut *held);
         })
     }
 
@@ -227,6 +244,86 @@ impl<P: Protocol> AtomicU64<P> {
     }
 }
 
+/// A word of 32 bits, of a huge frame.
+pub struct AtomicU32<P: Protocol = crate::huges::Huges> {
+    inner: vstd::atomic_ghost::AtomicU32<P::Place, P::Inside, Inv<P>>,
+}
+
+impl<P: Protocol> AtomicInvariantPredicate<P::Place, u32, P::Inside> for Inv<P> {
+    open spec fn atomic_inv(place: P::Place, word: u32, inside: P::Inside) -> bool { P::inv(place, word as u64, inside) }
+}
+
+impl<P: Protocol> AtomicU32<P> {
+    pub closed spec fn wf(self) -> bool { self.inner.well_formed() }
+    /// Which word it is.
+    pub closed spec fn place(self) -> P::Place { self.inner.constant() }
+
+    pub fn new(word: u32, Ghost(place): Ghost<P::Place>, Tracked(inside): Tracked<P::Inside>) -> (out: Self)
+        requires P::inv(place, word as u64, inside),
+        ensures out.wf() && out.place() == place,
+    {
+        AtomicU32 { inner: vstd::atomic_ghost::AtomicU32::new(Ghost(place), word, Tracked(inside)) }
+    }
+
+    /// A look: from it nothing follows of what the word is later.
+    pub fn load(&self, _order: Ordering) -> u32
+        requires self.wf(),
+    {
+        atomic_with_ghost!(&self.inner => load(); ghost inside => {})
+    }
+
+    /// Another word, if it is still `current`.
+    pub fn compare_exchange(&self, current: u32, new: u32, _success: Ordering, _failure: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (out: Result<u32, u32>)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            P::knows(self.place(), *old(held), current as u64) ==> P::may(self.place(), *old(held), current as u64, new as u64),
+        ensures
+            P::of(self.place(), *final(held)),
+            match out {
+                Ok(was) => was == current && P::knows(self.place(), *old(held), was as u64) && P::moved(self.place(), *old(held), was as u64, new as u64, *final(held)),
+                Err(was) => *final(held) == *old(held) && P::knows(self.place(), *old(held), was as u64),
+            },
+    {
+        atomic_with_ghost!(&self.inner => compare_exchange(current, new); update was -> now; returning out; ghost inside => {
+            P::look(self.place(), was as u64, &mut inside, &*held);
+            if out is Ok {
+                P::step(self.place(), was as u64, now as u64, &mut inside, &mut *held);
+            }
+        })
+    }
+
+    /// Another word.
+    pub fn swap(&self, word: u32, _order: Ordering, Tracked(held): Tracked<&mut P::Held>) -> (was: u32)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            forall|was: u32| #[trigger] P::knows(self.place(), *old(held), was as u64) ==> P::may(self.place(), *old(held), was as u64, word as u64),
+        ensures
+            P::of(self.place(), *final(held)),
+            P::knows(self.place(), *old(held), was as u64),
+            P::moved(self.place(), *old(held), was as u64, word as u64, *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => swap(word); update was -> now; ghost inside => {
+            P::look(self.place(), was as u64, &mut inside, &*held);
+            P::step(self.place(), was as u64, now as u64, &mut inside, &mut *held);
+        })
+    }
+
+    /// Another word.
+    pub fn store(&self, word: u32, _order: Ordering, Tracked(held): Tracked<&mut P::Held>)
+        requires
+            self.wf(), P::of(self.place(), *old(held)),
+            forall|was: u32| #[trigger] P::knows(self.place(), *old(held), was as u64) ==> P::may(self.place(), *old(held), was as u64, word as u64),
+        ensures
+            P::of(self.place(), *final(held)),
+            exists|was: u32| #[trigger] P::knows(self.place(), *old(held), was as u64) && P::moved(self.place(), *old(held), was as u64, word as u64, *final(held)),
+    {
+        atomic_with_ghost!(&self.inner => store(word); update was -> now; ghost inside => {
+            P::look(self.place(), was as u64, &mut inside, &*held);
+            P::step(self.place(), was as u64, now as u64, &mut inside, &mut *held);
+        })
+    }
+}
+
 impl AtomicU64<Pages> {
     /// Which bitmap it belongs to.
     pub open spec fn id(self) -> Loc { self.place().0 }
@@ -257,6 +354,10 @@ impl Protocol for Pages {
         &&& after.dom() == before.dom().difference(pages(place.1, was & !now)).union(pages(place.1, now & !was))
     }
 
+    open spec fn saw(place: (Loc, int), before: Held, word: u64, after: Held) -> bool { after == before }
+
+    proof fn see(place: (Loc, int), word: u64, tracked inside: &mut Held, tracked held: &mut Held) {}
+
     proof fn look(place: (Loc, int), word: u64, tracked inside: &mut Held, tracked held: &Held) {
         inside.disjoint(held);
     }
@@ -277,7 +378,7 @@ impl Protocol for Pages {
 }
 
 /// What wraps is what the bits of a sum are.
-proof fn lemma_wraps(was: u64, more: u64, now: u64)
+pub proof fn lemma_wraps(was: u64, more: u64, now: u64)
     requires now == was + more || now == was + more - 0x1_0000_0000_0000_0000,
     ensures now == add(was, more),
 {
@@ -350,6 +451,29 @@ pub proof fn lemma_none(base: int, mine: u64, word: u64)
         assert(page - base == i as int);
         assert(pages(base, both).contains(page));
         assert(false);
+    }
+}
+
+/// The plainest model of an allocator, the one that the property tests compare it with
+/// (`engine/src/frames/tests/frame_set.rs`): one `bool` a frame.
+pub ghost struct Model {
+    pub allocated: spec_fn(int) -> bool,
+}
+
+impl Model {
+    /// Whether all frames from `start` to `end` are `allocated`.
+    pub open spec fn is_all(self, start: int, end: int, allocated: bool) -> bool {
+        forall|frame: int| start <= frame < end ==> #[trigger] (self.allocated)(frame) == allocated
+    }
+
+    /// With those `allocated`.
+    pub open spec fn set(self, start: int, end: int, allocated: bool) -> Model {
+        Model { allocated: |frame: int| if start <= frame < end { allocated } else { (self.allocated)(frame) } }
+    }
+
+    /// What is allocated is what some call has: this one or another.
+    pub open spec fn is(self, mine: Set<int>, others: Set<int>) -> bool {
+        forall|frame: int| 0 <= frame < 512 ==> #[trigger] (self.allocated)(frame) == (mine.contains(frame) || others.contains(frame))
     }
 }
 

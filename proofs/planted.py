@@ -128,6 +128,51 @@ MISTAKES = {
         "let wanted = if allocated { bits } else { 0 };",
         "let wanted = if allocated { !0 } else { 0 };",
     ),
+    "a huge frame is taken without a reservation": (
+        WORD + "steps.rs",
+        "if !lower_free(giant, 1) {",
+        "if !lower_free(giant, 0) {",
+    ),
+    "a reservation that is undone is counted twice": (
+        WORD + "steps.rs",
+        "raise_free(giant, 1);",
+        "raise_free(giant, 2);",
+    ),
+    "a huge frame that is not free is taken": (
+        WORD + "steps.rs",
+        "if swap_huge(huge, seen, to) {",
+        "if swap_huge(huge, to, seen) {",
+    ),
+    "what gives back a huge frame takes it": (
+        WORD + "steps.rs",
+        "seen.is_allocated() && swap_huge(word, seen, Huge::FREE)",
+        "seen.is_allocated() && swap_huge(word, Huge::FREE, seen)",
+    ),
+    "a giant frame that is split becomes free as one block before all of it is": (
+        WORD + "steps.rs",
+        "if seen.is_complete() {",
+        "if seen.is_split() {",
+    ),
+    "a giant frame opens with more huge frames free than are": (
+        WORD + "steps.rs",
+        "from.opened_with(free).bits()",
+        "from.opened_with(512).bits()",
+    ),
+    "what was counted while a giant frame opened is counted out again": (
+        WORD + "steps.rs",
+        "let (opening, opened) = (from.opening().bits(),",
+        "let (opening, opened) = (from.bits(),",
+    ),
+    "two calls may open a giant frame at once": (
+        WORD + "steps.rs",
+        "swap_u64(word, from.bits(), from.opening().bits())",
+        "swap_u64(word, from.bits(), from.bits())",
+    ),
+    "a call that wants several huge frames reserves fewer": (
+        WORD + "steps.rs",
+        "lowered_free(count)",
+        "lowered_free(count / 2)",
+    ),
     "a change that another CPU was faster than counts as made": (
         "engine/src/sync.rs",
         "Err(now) => old = now,",

@@ -18,7 +18,8 @@ A specification is Rust with headings:
     //@ fn Bitmap::give, holds                  it is given what its caller holds, which is ghost,
     //@ fn Bitmap::give, passes: let x          and passes it on in the call that ends with that line
     //@ fn update_u64, looks: let mut old       likewise, of a `load`
-    //@ fn update_u64, of: Protocol             it takes words of each protocol of proofs/model.rs
+    //@ fn giant, sees: let bits                likewise, where what it learns stays so
+    //@ fn update_u64, of: Protocol             it takes words of each protocol of proofs/model.rs, or of this one
     //@ fn Bitmap::take, waits                  that its loops end is not proven
     //@ atomics                                 those of the prover, proofs/model.rs, in the place of the processor's
     //@ const FREE                              clauses of a constant
@@ -130,7 +131,7 @@ class Spec:
             kind, _, anchor = rest.partition(": ")
             if kind in ("loop", "turns", "closure"):
                 check_clauses(where, body)
-            elif kind in ("holds", "waits", "passes", "looks", "of"):
+            elif kind in ("holds", "waits", "passes", "looks", "sees", "of"):
                 if body.strip():
                     refuse(where, f"nothing may stand below `{kind}`")
             elif kind in ("before", "after"):
@@ -208,10 +209,13 @@ def weave(spec, root):
             first, opens, last, _ = item_of(name, where)
             if kind == "of":
                 # A parameter of types that are no more either.
+                name, held = ("P", "P::Held") if anchor == "Protocol" else (anchor, "Rights")
                 for row in range(first, opens + 1):
-                    line = instead.get(row, lines[row]).replace("&AtomicU64", "&AtomicU64<P>")
-                    line = line.replace("Tracked<&mut Held>", "Tracked<&mut P::Held>")
-                    instead[row] = re.sub(r"(\bfn \w+)\(", rf"\1<P: {anchor}>(", line)
+                    line = instead.get(row, lines[row]).replace("&AtomicU64", f"&AtomicU64<{name}>")
+                    line = line.replace("Tracked<&mut Held>", f"Tracked<&mut {held}>")
+                    if anchor == "Protocol":
+                        line = re.sub(r"(\bfn \w+)\(", r"\1<P: Protocol>(", line)
+                    instead[row] = line
                 continue
             if kind == "waits":
                 before.setdefault(first, []).append("#[verifier::exec_allows_no_decreases_clause]")
@@ -233,10 +237,12 @@ def weave(spec, root):
             before.setdefault(row, []).append(text)
         elif kind == "after":
             after.setdefault(row, []).append(text)
-        elif kind in ("passes", "looks"):
+        elif kind in ("passes", "looks", "sees"):
             line = instead.get(row, lines[row])
             if kind == "looks":
                 line = line.replace(".load(", ".load_by(")
+            elif kind == "sees":
+                line = line.replace(".load(", ".load_seeing(")
             at = line.rindex(")")
             instead[row] = f"{line[:at]}, Tracked(&mut *held){line[at:]}"
         elif kind == "closure":
@@ -296,7 +302,7 @@ def weave_all(out, root):
         to.write_text(text)
     for name in AS_IT_SHIPS:
         shutil.copyfile(HERE.parent / name, out / name)
-    for name in ["lib.rs", "model.rs"]:
+    for name in ["lib.rs", "model.rs", "huges.rs"]:
         shutil.copyfile(HERE / name, out / "engine/src" / name)
     return kinds
 

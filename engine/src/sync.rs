@@ -41,8 +41,8 @@ pub(crate) fn update_u64(
 /// Changes a word that is still `from`; whether it was.
 #[inline]
 pub(crate) fn swap_u32(word: &AtomicU32, from: u32, to: u32) -> bool {
-    word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed)
-        .is_ok()
+    let swapped = word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed);
+    swapped.is_ok()
 }
 
 /// [`swap_u32`] of a larger word.

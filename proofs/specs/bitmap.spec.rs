@@ -374,7 +374,7 @@
 //@ fn Bitmap::set, passes: self.word
 
 //@ items
-use crate::model::{Held, bit, lemma_none, lemma_pages};
+use crate::model::{Held, Model, bit, lemma_none, lemma_pages};
 use crate::model::pages as pages_of;
 use vstd::resource::Loc;
 use vstd::std_specs::bits::*;
@@ -756,4 +756,47 @@ proof fn lemma_not_none()
     assert(!0u64 == (!0u64 >> sub(64u32, 64u32)) << 0u32) by (bit_vector);
     lemma_row(0, 0, 64); lemma_row(64, 0, 64); lemma_row(128, 0, 64); lemma_row(192, 0, 64);
     lemma_row(256, 0, 64); lemma_row(320, 0, 64); lemma_row(384, 0, 64); lemma_row(448, 0, 64);
+}
+
+/// What `take_any` takes was free in the model of the property tests, and what it does is what `set` does there; if it
+/// takes nothing, nothing changes.
+fn theorem_taking_pages_is_what_the_model_does(bitmap: &Bitmap, order: u8, count: u32, Ghost(model): Ghost<Model>,
+    Tracked(mine): Tracked<&mut Held>, Tracked(others): Tracked<&mut Held>)
+    requires
+        bitmap.wf() && old(mine).id() == bitmap.id() && old(others).id() == bitmap.id(),
+        order <= 8 && 1 <= count <= 1u32 << order && model.is(old(mine).dom(), old(others).dom()),
+{
+    match bitmap.take_any(order, count, Tracked(&mut *mine)) {
+        Ok(TakenAt { at, filled: _, undone: _ }) => {
+            proof {
+                mine.disjoint(&*others);
+                assert forall|page: int| at <= page < at + count implies mine.dom().contains(page) by { assert(range(at as int, at + count).contains(page)); }
+            }
+            assert(model.is_all(at as int, at + count, false));
+            assert(model.set(at as int, at + count, true).is(mine.dom(), others.dom()));
+        }
+        Err(_) => {
+            assert(model.is(mine.dom(), others.dom()));
+        }
+    }
+}
+
+/// What is given back was allocated in that model, and is free there from then on.
+fn theorem_giving_pages_is_what_the_model_does(bitmap: &Bitmap, pages: Pages, Ghost(model): Ghost<Model>,
+    Tracked(mine): Tracked<&mut Held>, Tracked(others): Tracked<&mut Held>)
+    requires
+        bitmap.wf() && old(mine).id() == bitmap.id() && old(others).id() == bitmap.id(),
+        pages.count >= 1 && pages.at + pages.count <= 512 && range(pages.at as int, pages.at + pages.count) <= old(mine).dom(),
+        model.is(old(mine).dom(), old(others).dom()),
+{
+    proof {
+        mine.disjoint(&*others);
+        assert forall|page: int| pages.at <= page < pages.at + pages.count implies mine.dom().contains(page) && !others.dom().contains(page) by {
+            assert(range(pages.at as int, pages.at + pages.count).contains(page));
+        }
+    }
+    assert(model.is_all(pages.at as int, pages.at + pages.count, true));
+    let given = bitmap.give(pages, Tracked(&mut *mine));
+    assert(given is Ok);
+    assert(model.set(pages.at as int, pages.at + pages.count, false).is(mine.dom(), others.dom()));
 }

@@ -264,12 +264,19 @@
         // Added to a word in one step, by any CPU at any time: as long as there is room, no other count changes.
         forall|word: Giant| #![trigger word.says()] word.says().free + count <= HUGES ==> word.plus(out).says() == (Says {
             free: (word.says().free + count) as u32, raises: ((word.says().raises + 1) % 32) as u32, ..word.says() }),
+        // Of its bits the same.
+        forall|bits: u64| #![trigger says(bits)] says(bits).free + count <= HUGES ==> says(add(bits, out)) == (Says {
+            free: (says(bits).free + count) as u32, raises: ((says(bits).raises + 1) % 32) as u32, ..says(bits) }),
 //@ fn Giant::raise_of_free, before: RAISES
         proof {
             lemma_most();
             assert forall|word: Giant| #![trigger word.says()] word.says().free + count <= HUGES implies word.plus((1u64 << 59) | ((count as u64) << 4)).says() == (Says {
                 free: (word.says().free + count) as u32, raises: ((word.says().raises + 1) % 32) as u32, ..word.says() }) by {
                 lemma_plus(word.0, count);
+            }
+            assert forall|bits: u64| #![trigger says(bits)] says(bits).free + count <= HUGES implies says(add(bits, (1u64 << 59) | ((count as u64) << 4))) == (Says {
+                free: (says(bits).free + count) as u32, raises: ((says(bits).raises + 1) % 32) as u32, ..says(bits) }) by {
+                lemma_plus(bits, count);
             }
         }
 //@ fn Giant::lowered_free
@@ -402,7 +409,7 @@ impl Change {
 impl Giant {
     pub closed spec fn word(self) -> u64 { self.0 }
 
-    pub closed spec fn says(self) -> Says { says(self.0) }
+    pub open spec fn says(self) -> Says { says(self.word()) }
 
     /// The word after `fetch_add`, which wraps.
     pub closed spec fn plus(self, more: u64) -> Giant { Giant(add(self.0, more)) }
@@ -423,12 +430,12 @@ impl Giant {
     }
 
     /// All huge frames are free, and no call is about to change that.
-    pub closed spec fn complete(self) -> bool {
+    pub(crate) open spec fn complete(self) -> bool {
         self.says().state == 3 && self.says().free == HUGES && self.says().unmovable == 0 && self.says().movable == 0
     }
 
     /// No count leaves its range by this change.
-    pub closed spec fn takes(self, by: Change) -> bool {
+    pub(crate) open spec fn takes(self, by: Change) -> bool {
         let (was, by) = (self.says(), by.says());
         &&& was.state == 3
         &&& 0 <= was.free + by.free <= HUGES
@@ -437,7 +444,7 @@ impl Giant {
         &&& by.known == 0 || 0 <= was.known + by.known <= HUGES
     }
 
-    pub closed spec fn contents_after(self, by: Change) -> u32 {
+    pub(crate) open spec fn contents_after(self, by: Change) -> u32 {
         let (was, by) = (self.says(), by.says());
         if by.known == 0 { was.contents }
         else if was.known + by.known == 0 { 0 }
@@ -446,7 +453,7 @@ impl Giant {
     }
 
     /// What the word says after a change.
-    pub closed spec fn after(self, by: Change) -> Says {
+    pub(crate) open spec fn after(self, by: Change) -> Says {
         let contents = self.contents_after(by);
         let (was, by) = (self.says(), by.says());
         let raised: int = if by.free > 0 || by.unmovable > 0 || by.movable > 0 { 1 } else { 0 };
@@ -574,6 +581,37 @@ proof fn lemma_plus(w: u64, count: u32)
 {
     lemma_fits(w);
     assert(count <= 1023 && add(p(w, 4, 10), count) <= 1023 ==> p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 0, 3) == p(w, 0, 3) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 3, 1) == p(w, 3, 1) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 4, 10) == add(p(w, 4, 10), count) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 14, 12) == p(w, 14, 12) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 26, 12) == p(w, 26, 12) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 38, 4) == p(w, 38, 4) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 42, 4) == p(w, 42, 4) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 46, 10) == p(w, 46, 10) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 56, 2) == p(w, 56, 2) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 58, 1) == p(w, 58, 1) && p(add(w, (1u64 << 59u32) | ((count as u64) << 4u32)), 59, 5) == add(p(w, 59, 5), 1) % 32) by (bit_vector);
+}
+
+pub proof fn lemma_opened_is_a_bit(giant: Giant)
+    ensures giant.says().opened <= 1,
+{
+    lemma_fits(giant.0);
+}
+
+/// A word that is being opened, whatever was counted meanwhile, after what ends that was added.
+pub proof fn lemma_opened(w: u64, opening: u64, opened: u64)
+    requires
+        says(w) == (Says { state: 2, opened: says(w).opened, free: says(w).free, raises: says(w).raises, ..nothing() }),
+        says(opening) == (Says { state: 2, opened: says(w).opened, raises: says(opening).raises, ..nothing() }),
+        says(opened).state == 3 && says(opened).opened == 1 && says(opened).raises == says(opening).raises,
+        says(w).free + says(opened).free <= 512,
+    ensures
+        says(add(w, sub(opened, opening))) == (Says { free: (says(w).free + says(opened).free) as u32, raises: says(w).raises, ..says(opened) }),
+{
+    lemma_fits(w);
+    lemma_fits(opening);
+    lemma_fits(opened);
+    assert(p(w, 0, 3) == 2 && p(w, 14, 12) == 0 && p(w, 26, 12) == 0 && p(w, 38, 4) == 0 && p(w, 42, 4) == 0 && p(w, 46, 10) == 0 && p(w, 56, 2) == 0 && p(w, 58, 1) == 0
+        && p(opening, 0, 3) == 2 && p(opening, 3, 1) == p(w, 3, 1) && p(opening, 4, 10) == 0 && p(opening, 14, 12) == 0 && p(opening, 26, 12) == 0 && p(opening, 38, 4) == 0
+        && p(opening, 42, 4) == 0 && p(opening, 46, 10) == 0 && p(opening, 56, 2) == 0 && p(opening, 58, 1) == 0
+        && p(opened, 0, 3) == 3 && p(opened, 3, 1) == 1 && p(opened, 59, 5) == p(opening, 59, 5) && add(p(w, 4, 10), p(opened, 4, 10)) <= 512
+        && p(w, 4, 10) <= 1023 && p(opened, 4, 10) <= 1023 ==> {
+        let n = add(w, sub(opened, opening));
+        p(n, 0, 3) == 3 && p(n, 3, 1) == 1 && p(n, 4, 10) == add(p(w, 4, 10), p(opened, 4, 10)) && p(n, 14, 12) == p(opened, 14, 12) && p(n, 26, 12) == p(opened, 26, 12)
+        && p(n, 38, 4) == p(opened, 38, 4) && p(n, 42, 4) == p(opened, 42, 4) && p(n, 46, 10) == p(opened, 46, 10) && p(n, 56, 2) == p(opened, 56, 2)
+        && p(n, 58, 1) == p(opened, 58, 1) && p(n, 59, 5) == p(w, 59, 5)
+    }) by (bit_vector);
 }
 
 proof fn lemma_minus(w: u64, count: u32)

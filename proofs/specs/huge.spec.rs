@@ -199,7 +199,7 @@ pub open spec fn of(mobility: Mobility) -> u32 { if mobility == Mobility::Unmova
 impl Huge {
     pub closed spec fn word(self) -> u32 { self.0 }
 
-    pub closed spec fn says(self) -> HugeSays { says(self.0) }
+    pub open spec fn says(self) -> HugeSays { says(self.word()) }
 
     /// What every word in memory keeps.
     pub closed spec fn keeps(self) -> bool {

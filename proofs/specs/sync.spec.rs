@@ -2,7 +2,6 @@
 //@ atomics
 
 //@ external fn pause
-//@ external fn swap_u32
 //@ external fn recheck_u32
 //@ fn update_u64, waits
 //@ fn update_u64, holds
@@ -52,8 +51,21 @@
         out ==> P::knows(word.place(), *old(held), from) && P::moved(word.place(), *old(held), from, to, *final(held)),
         !out ==> *final(held) == *old(held),
 //@ fn swap_u64, passes: let swapped
+//@ fn swap_u32, holds
+//@ fn swap_u32, of: Huges
+//@ fn swap_u32
+    requires
+        word.wf(),
+        Huges::of(word.place(), *old(held)),
+        Huges::knows(word.place(), *old(held), from as u64) ==> Huges::may(word.place(), *old(held), from as u64, to as u64),
+    ensures
+        Huges::of(word.place(), *final(held)),
+        out ==> Huges::moved(word.place(), *old(held), from as u64, to as u64, *final(held)),
+        !out ==> *final(held) == *old(held),
+//@ fn swap_u32, passes: let swapped
 //@ fn recheck_u64
     requires word.wf(),
 
 //@ items
-use crate::model::{Held, Protocol, pages};
+use crate::huges::{Huges, Rights};
+use crate::model::Protocol;

@@ -6,7 +6,7 @@ use super::{GiantIndex, HugeIndex, Segment, page_of};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::bitmap::{Given, NotSet};
 use crate::frames::word::geometry::{Block, GIANT_FRAMES, HUGE_FRAMES, LARGEST_PAGES, Pages};
-use crate::frames::word::{Content, GiantState, Huge, HugeState, Mobility};
+use crate::frames::word::{Content, GiantState, Huge, HugeState, Mobility, steps};
 use crate::sync::pause;
 
 /// Frames were not given back, or not all of them.
@@ -278,8 +278,7 @@ impl Segment<'_> {
     /// some of it is pinned.
     #[inline]
     pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
-        let word = self.huge(huge);
-        word.is_allocated() && self.swap_huge(huge, word, Huge::FREE)
+        steps::give_huge(self.huges.at(huge))
     }
 
     /// Gives back a page of a split huge frame in a window of this segment; `false` if it has to

@@ -64,11 +64,9 @@ use core::ops::Range;
 use super::word::geometry::{
     Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, unit, units,
 };
-use super::word::{Bitmap, Change, Content, Giant, GiantState, Huge, HugeState};
+use super::word::{Bitmap, Change, Content, Giant, GiantState, Huge, HugeState, steps};
 use crate::addr::{Frame, FrameRange};
-use crate::sync::{
-    AtomicU32, AtomicU64, Ordering, pause, recheck_u32, recheck_u64, swap_u32, swap_u64, update_u64,
-};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, pause, recheck_u32, recheck_u64};
 use calls::Calls;
 use pinned::Pinned;
 use table::Table;
@@ -218,7 +216,7 @@ impl<'m> Segment<'m> {
     /// The word of a giant frame.
     #[inline]
     pub(crate) fn giant(&self, giant: GiantIndex) -> Giant {
-        Giant::of_bits(self.giants.at(giant).load(Ordering::Acquire))
+        steps::giant(self.giants.at(giant))
     }
 
     /// The word of a huge frame.
@@ -278,11 +276,8 @@ impl<'m> Segment<'m> {
 
     /// Stores the same word for all of `huges`.
     fn store_huges(&self, huges: Range<HugeIndex>, word: Huge) {
-        let bits = word.bits();
-        // Release: what was written below comes before; pairs with `huge_bits`.
-        self.huges
-            .each(huges)
-            .for_each(|word| word.store(bits, Ordering::Release));
+        let words = self.huges.each(huges);
+        words.for_each(|at| steps::write_huge(at, word));
     }
 
     /// Ends the opening of a huge frame.
@@ -292,36 +287,23 @@ impl<'m> Segment<'m> {
     }
 
     fn swap_giant(&self, giant: GiantIndex, from: Giant, to: Giant) -> bool {
-        swap_u64(self.giants.at(giant), from.bits(), to.bits())
+        steps::swap_giant(self.giants.at(giant), from, to)
     }
 
     #[inline]
     fn swap_huge(&self, huge: HugeIndex, from: Huge, to: Huge) -> bool {
-        swap_u32(self.huges.at(huge), from.bits(), to.bits())
-    }
-
-    /// Changes a giant frame's word, or says which one `change` refused.
-    #[inline]
-    fn update_giant(
-        &self,
-        giant: GiantIndex,
-        change: impl Fn(Giant) -> Option<Giant>,
-    ) -> Result<(), Giant> {
-        let change = |bits| change(Giant::of_bits(bits)).map(Giant::bits);
-        let changed = update_u64(self.giants.at(giant), change);
-        changed.map(drop).map_err(Giant::of_bits)
+        steps::swap_huge(self.huges.at(huge), from, to)
     }
 
     /// Changes the counts of a split giant frame, or says which word did not allow it.
     fn try_adjust_giant(&self, giant: GiantIndex, by: Change) -> Result<(), Giant> {
-        self.update_giant(giant, |word| word.changed(by))
+        steps::adjust(self.giants.at(giant), by)
     }
 
     /// Reserves `count` free huge frames of a split giant frame; whether it had so many.
     #[inline]
     fn lower_free(&self, giant: GiantIndex, count: u32) -> bool {
-        self.update_giant(giant, |word| word.lowered_free(count))
-            .is_ok()
+        steps::lower_free(self.giants.at(giant), count)
     }
 
     /// Changes the counts for something the caller holds below, which keeps the giant frame
@@ -339,12 +321,7 @@ impl<'m> Segment<'m> {
     /// Raises the count of free huge frames in one step that never fails, and merges.
     #[inline]
     fn raise_free(&self, giant: GiantIndex, count: u32) {
-        let raise = Giant::raise_of_free(count);
-        let old = self.giants.at(giant).fetch_add(raise, Ordering::SeqCst);
-        let new = old.wrapping_add(raise);
-        if Giant::of_bits(new).is_complete() {
-            self.merge_if_complete(giant);
-        }
+        steps::raise_free(self.giants.at(giant), count);
     }
 
     /// Raises the count of free huge frames, and of known ones, for huge frames with this content.
@@ -359,8 +336,7 @@ impl<'m> Segment<'m> {
 
     /// Makes a giant frame free as one block if all below is.
     fn merge_if_complete(&self, giant: GiantIndex) {
-        // An error: it is not complete any more.
-        let _ = self.update_giant(giant, |word| word.is_complete().then(|| word.merged()));
+        steps::merge_if_complete(self.giants.at(giant));
     }
 
     // ---- Look ------------------------------------------------------------

@@ -4,15 +4,14 @@
 
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::frames::word::geometry::{HUGE_FRAMES, HUGES, Pages};
-use crate::frames::word::{Change, Content, Giant, GiantState, Huge, HugeState, Mobility};
-use crate::sync::Ordering;
+use crate::frames::word::{Change, Content, Giant, GiantState, Huge, HugeState, Mobility, steps};
 
 impl Segment<'_> {
     /// Opens giant frame `giant`, found as one block `from`, so that all of it stays as it is;
     /// `false` if another CPU was faster.
     pub(super) fn open_giant(&self, giant: GiantIndex, from: Giant) -> bool {
-        let opening = from.opening();
-        if !self.swap_giant(giant, from, opening) {
+        let at = self.giants.at(giant);
+        if !steps::begin_opening(at, from) {
             return false;
         }
         let huges = self.huges_in(giant);
@@ -27,11 +26,7 @@ impl Segment<'_> {
                 Some(content) => self.store_huges(huges, Huge::FREE.with_content(content)),
             }
         }
-        // Not a store: a huge frame below may be given back and counted from the moment its
-        // word is written. Release: the words come before.
-        let opened = from.opened_with(if is_free { HUGES } else { 0 });
-        let change = opened.bits().wrapping_sub(opening.bits());
-        self.giants.at(giant).fetch_add(change, Ordering::SeqCst);
+        steps::end_opening(at, from, if is_free { HUGES } else { 0 });
         if !is_free {
             self.merge_if_complete(giant);
         }

@@ -7,7 +7,7 @@
 
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::frames::word::geometry::LARGEST_PAGES;
-use crate::frames::word::{Change, Giant, Huge, HugeState, Mobility};
+use crate::frames::word::{Change, Huge, HugeState, Mobility, steps};
 
 impl Segment<'_> {
     /// Makes the word of a split huge frame agree with its bitmap: partial, free as a
@@ -137,18 +137,13 @@ impl Segment<'_> {
 
     #[inline(never)]
     fn write_giant_bound(&self, giant: GiantIndex, mobility: Mobility, order: u8) {
-        self.change_giant_bound(giant, |word| word.bounded_from(mobility, order));
+        steps::raise_bound(self.giants.at(giant), mobility, order);
     }
 
     /// Whether a giant frame's bound is the highest there is.
     #[inline]
     pub(super) fn giant_covers(&self, giant: GiantIndex, mobility: Mobility) -> bool {
         self.recheck_giant(giant).max_order(mobility) >= LARGEST_PAGES
-    }
-
-    fn change_giant_bound(&self, giant: GiantIndex, change: impl Fn(Giant) -> Giant) {
-        // An error: it is one block, or opening; then it has no bound.
-        let _ = self.update_giant(giant, |word| word.is_split().then(|| change(word)));
     }
 
     /// A search for a block of `order` found none in a huge frame: its bound is lower, unless
@@ -176,7 +171,7 @@ impl Segment<'_> {
     pub(crate) fn lower_giant_bound(&self, giant: GiantIndex, mobility: Mobility, order: u8) {
         let mut call = self.calls.begin();
         let at_most = order.saturating_sub(1);
-        self.change_giant_bound(giant, |word| word.bounded_to(mobility, at_most));
+        steps::lower_bound(self.giants.at(giant), mobility, at_most);
         let (mut max_order, mut counted) = (0, 0);
         for huge in self.huges_in(giant) {
             let word = self.recheck_huge(huge);

@@ -6,6 +6,7 @@ use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::Frame;
 use crate::frames::word::bitmap::{NoBlock, TakenAt};
 use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER, Pages};
+use crate::frames::word::steps::{self, Take};
 use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility, Purpose};
 use crate::sync::pause;
 
@@ -256,15 +257,12 @@ impl Segment<'_> {
         }
         let giant = self.giant_of_huge(huge);
         let mut call = self.calls.begin();
-        if !self.lower_free(giant, 1) {
-            return Err(Miss::Changed);
+        let (count, word) = (self.giants.at(giant), self.huges.at(huge));
+        match steps::take_huge(count, word, seen, Huge::allocated(purpose.mobility)) {
+            Take::Taken => return Ok(()),
+            Take::Refused => {}
+            Take::Undone => call.undo(),
         }
-        let allocated = Huge::allocated(purpose.mobility);
-        if self.swap_huge(huge, seen, allocated) {
-            return Ok(());
-        }
-        self.adjust_giant(giant, Change::free(1));
-        call.undo();
         Err(Miss::Changed)
     }
 
@@ -328,7 +326,7 @@ impl Segment<'_> {
             }
         }
         // Other CPUs took what this one passed, and left their own behind it.
-        self.adjust_giant(giant, Change::free(left as i32));
+        self.raise_free(giant, left);
         call.undo();
     }
 

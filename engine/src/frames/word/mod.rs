@@ -1,7 +1,7 @@
 //! What the allocator keeps of each level. Plain values and pure functions: the sizes
 //! ([`geometry`]), the word of a giant frame ([`giant`]) and the word of a huge frame
 //! ([`huge`]), both made of fields ([`field`]), what free memory holds ([`content`]). With its atomic steps: the bitmap of a huge frame's
-//! pages ([`bitmap`]).
+//! pages ([`bitmap`]), and those by which huge frames are taken and given back ([`steps`]).
 
 #![deny(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub(crate) mod geometry;
 pub(crate) mod giant;
 pub(crate) mod huge;
 pub(crate) mod mobility;
+pub(crate) mod steps;
 
 pub(crate) use bitmap::Bitmap;
 pub(crate) use content::{Content, IS_KEPT, Known, Purpose};
