@@ -349,7 +349,8 @@ impl Server {
         if allocated > 0 {
             say(&format!("slabs that stay with their clients: {allocated}"));
         }
-        // Messages that nobody read go with both, which may take as long as their senders like.
+        // Messages that nobody read go with all of them, which may take as long as their senders like.
+        self.peers.leave();
         self.connections.leave();
         self.listener.leave();
         self.pool.stop(keep);

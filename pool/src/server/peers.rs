@@ -169,6 +169,11 @@ impl Peers {
         self.shared.changed.notify_one();
     }
 
+    /// Leaves connections that wait to the end of this process.
+    pub(super) fn leave(self) {
+        std::mem::forget(self);
+    }
+
     /// What is known since this was last asked, the first first.
     pub(super) fn known(&self) -> Vec<Known> {
         std::mem::take(&mut self.shared.lock().known)
