@@ -328,10 +328,12 @@ impl Server {
     }
 
     fn work_done(&mut self) {
+        // First, since other threads wake this one by the same descriptor: what they tell later wakes it again.
+        let all_done = self.pool.workers.done();
         let outgoing = self.pool.kept();
         self.send_all(outgoing);
         self.welcome_known();
-        for done in self.pool.workers.done() {
+        for done in all_done {
             let begin = processor_time();
             let user = self.pool.pays_for(&done.ticket);
             let outgoing = self.pool.work_done(done);
