@@ -4,6 +4,7 @@ use super::cpu::Cpu;
 use super::cpu::cache::CpuCache;
 use super::cpu::drain::DrainRequest;
 use super::cpu::slot::{CpuEvents, CpuSlot};
+use super::cpu::slots::{CpusProvided, Slots};
 use super::error::{AllocError, BlockError, CpuError, RangeError};
 use super::find::Frames;
 use super::hooks::Hooks;
@@ -38,10 +39,33 @@ impl<'m> Frames<'m> {
     /// As many CPUs as there are `slots` can have caches, see [`Frames::cpu`]. When memory runs out
     /// [`Hooks::drain`] reaches them; without it they see a request at their next call.
     ///
-    /// Metadata grows by a slot a CPU, and by the [`CpuCache`] provided for each.
+    /// Metadata grows by a slot a CPU, and by the [`CpuCache`] provided for each. A kernel that counts its CPUs
+    /// later provides the slots then: [`Frames::provide_cpus`].
     #[must_use]
     pub fn with_cpus(self, slots: &'m [CpuSlot]) -> Self {
+        let slots = Slots::new(slots);
         Self { slots, ..self }
+    }
+
+    /// Provides the slots of all CPUs on an allocator that is shared already: kernels count their CPUs after
+    /// memory. What a CPU caches follows from their number, so provide one for each that exists. Until then
+    /// [`Frames::cpu`] and a [`PerCpu`](super::PerCpu) find [`CpuError::NoSuchCpu`].
+    ///
+    /// ```
+    /// use firstlight::frames::{CpuSlot, CpusProvided, Frames};
+    ///
+    /// static SLOTS: [CpuSlot; 64] = [const { CpuSlot::new() }; 64]; // or in memory of `frames`
+    ///
+    /// /// Once the tables of CPUs are read.
+    /// fn cpus_are_known(frames: &Frames<'_>, cpus: usize) -> Result<(), CpusProvided> {
+    ///     frames.provide_cpus(SLOTS.get(..cpus).unwrap_or(&SLOTS))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CpusProvided`]: it has some already; nothing is changed.
+    pub fn provide_cpus(&self, slots: &'static [CpuSlot]) -> Result<(), CpusProvided> {
+        self.slots.provide(slots)
     }
 
     /// Counts the free frames of the zones of `zones`, keeps their reserves, and reports to
@@ -103,7 +127,7 @@ impl<'m> Frames<'m> {
         self.slots.iter().for_each(|slot| {
             slot.request_drain_of_any();
         });
-        DrainRequest::new(self.slots)
+        DrainRequest::new(&self.slots)
     }
 
     /// Allocates a block, from the preferred node or the nearest to it that has one.

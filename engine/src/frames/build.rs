@@ -3,6 +3,7 @@
 //!
 //! *The tables lie in early memory, or in memory that the caller provides.*
 
+use super::cpu::slots::Slots;
 use super::error::BuildError;
 use super::find::Frames;
 use super::metadata::Metadata;
@@ -460,7 +461,7 @@ impl<'m> Frames<'m> {
                 hooks: None,
                 reported_is_zero: AtomicBool::new(false),
             },
-            slots: &[],
+            slots: Slots::new(&[]),
             metadata,
         }
     }

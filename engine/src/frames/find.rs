@@ -6,6 +6,7 @@
 
 use super::cpu::drain::DrainRequest;
 use super::cpu::slot::CpuSlot;
+use super::cpu::slots::Slots;
 use super::error::{AllocError, RangeError};
 use super::hooks::{Exhausted, Hooks};
 use super::metadata::Metadata;
@@ -62,7 +63,7 @@ use crate::node::NodeId;
 pub struct Frames<'m> {
     pub(super) nodes: Nodes<'m>,
     /// Of the CPUs that may have caches.
-    pub(super) slots: &'m [CpuSlot],
+    pub(super) slots: Slots<'m>,
     pub(super) metadata: Metadata,
 }
 
@@ -411,7 +412,7 @@ impl Frames<'_> {
     }
 
     fn reach(&self) -> u64 {
-        let request = DrainRequest::new(self.slots);
+        let request = DrainRequest::new(&self.slots);
         if let Some(hooks) = self.nodes.hooks {
             hooks.drain(&request);
         }

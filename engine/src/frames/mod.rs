@@ -140,6 +140,7 @@ pub use cpu::drain::DrainRequest;
 #[cfg(not(firstlight_loom))]
 pub use cpu::per_cpu::PerCpu;
 pub use cpu::slot::{CpuEvents, CpuSlot};
+pub use cpu::slots::CpusProvided;
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use find::Frames;
 pub use hooks::{Crossing, Exhausted, Hooks, WaterMark};

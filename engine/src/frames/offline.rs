@@ -454,7 +454,7 @@ impl<'m> Frames<'m> {
     }
 
     fn in_use(&self, range: PhysRange, frame: Frame, frames: u64) -> OfflineError {
-        let held_by_cpus = super::cpu::drain::DrainRequest::new(self.slots).pending_frames();
+        let held_by_cpus = super::cpu::drain::DrainRequest::new(&self.slots).pending_frames();
         OfflineError::InUse {
             range,
             frame,

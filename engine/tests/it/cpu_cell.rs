@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use firstlight::addr::{FrameRange, Order};
 use firstlight::frames::{
-    AllocError, BlockError, CpuCell, CpuError, Frames, PerCpu, RangeError, Request,
+    AllocError, BlockError, CpuCell, CpuError, CpusProvided, Frames, PerCpu, RangeError, Request,
 };
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, MIB, Machine, range, slots};
 
 /// A thread that runs on a CPU keeps others off it.
 struct OnCpu {
@@ -58,6 +58,15 @@ impl Cpus {
             frames: Box::leak(Box::new(machine.frames_with_cpus(cpus))),
             cells: cells.leak(),
             locks: locks.leak(),
+        }
+    }
+
+    /// Whose CPUs have no slots yet.
+    fn uncounted(cpus: usize, bytes: u64) -> Self {
+        let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + bytes))]);
+        Self {
+            frames: Box::leak(Box::new(machine.frames())),
+            ..Self::of(cpus, bytes)
         }
     }
 
@@ -238,4 +247,72 @@ fn a_cell_works_again_after_a_call_that_panicked_and_after_close() {
     }
     drop(on);
     cpus.assert_all_free();
+}
+
+// ---- CPUs that are counted after memory --------------------------------------------
+
+#[test]
+fn cpus_that_are_counted_after_memory_get_their_slots_then() {
+    let cpus = Cpus::uncounted(4, 64 * MIB);
+    let before = cpus.frames.statistics();
+    let early = cpus.frames.allocate(PAGE).unwrap();
+    let no_slot = CpuError::NoSuchCpu { cpu: 0, cpus: 0 };
+    assert_eq!(cpus.on(0).allocate(PAGE), Err(AllocError::Cpu(no_slot)));
+    assert_eq!(cpus.frames.request_drain().cpus().count(), 0);
+
+    cpus.frames.provide_cpus(slots(4)).unwrap();
+    for cpu in 0..4 {
+        let page = cpus.on(cpu).allocate(PAGE).unwrap();
+        cpus.on(cpu).free(page, Order::PAGE).unwrap();
+    }
+    cpus.on(3).free(early, Order::PAGE).unwrap();
+    assert!(cpus.frames.statistics().cached_frames >= 4);
+    // A request for all there is has them give it back.
+    assert_eq!(cpus.frames.request_drain().cpus().count(), 4);
+    cpus.assert_all_free();
+    assert_eq!(cpus.frames.statistics(), before);
+}
+
+#[test]
+fn caches_are_as_large_as_the_cpus_that_are_counted_allow() {
+    // Huge frames are cached where each CPU has 128 MiB.
+    for (counted, caches_huge) in [(4, true), (16, false)] {
+        let cpus = Cpus::uncounted(1, 640 * MIB);
+        cpus.frames.provide_cpus(slots(counted)).unwrap();
+        let huge = cpus.frames.allocate(Request::new(Order::HUGE)).unwrap();
+        cpus.on(0).free(huge, Order::HUGE).unwrap();
+        let cached = cpus.frames.statistics().cached_frames;
+        assert_eq!(cached == 512, caches_huge, "{counted} CPUs: {cached}");
+        cpus.assert_all_free();
+    }
+}
+
+#[test]
+fn slots_are_provided_once() {
+    let cpus = &Cpus::uncounted(1, 64 * MIB);
+    cpus.frames.provide_cpus(&[]).unwrap(); // none are none
+    let tries: Vec<Result<(), CpusProvided>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=4)
+            .map(|count| scope.spawn(move || cpus.frames.provide_cpus(slots(count))))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let provided = tries.iter().position(Result::is_ok).unwrap() + 1;
+    assert_eq!(tries.iter().filter(|tried| tried.is_ok()).count(), 1);
+    let refused = cpus.frames.provide_cpus(slots(2)).unwrap_err();
+    assert_eq!(refused, CpusProvided { cpus: provided });
+    assert!(
+        refused
+            .to_string()
+            .starts_with(&format!("slots for {provided} CPUs"))
+    );
+    // Those that were there from the start are not replaced either.
+    let cpus = Cpus::new(3);
+    let refused = cpus.frames.provide_cpus(slots(8)).unwrap_err();
+    assert_eq!(refused.cpus, 3);
+    let page = cpus.on(2).allocate(PAGE).unwrap();
+    cpus.on(2).free(page, Order::PAGE).unwrap();
 }

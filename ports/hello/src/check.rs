@@ -5,8 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{BlockError, Frames, Request};
+use firstlight::frames::{BlockError, Frames, PerCpu, Request};
 
+use crate::cpu::{self, ThisCpu};
 use crate::println;
 
 /// Tries all of it; whether all is as it should be.
@@ -19,6 +20,7 @@ pub fn all(frames: &'static Frames<'static>) -> bool {
         ("a heap of small objects", heap && small_objects()),
         ("a vector of 4 MiB", large_vector()),
         ("a huge frame", huge_frame(frames)),
+        ("pages that this CPU caches", cached_pages(frames)),
         ("what is in use stays so", in_use(frames)),
         ("all memory, once", all_memory(frames)),
         (
@@ -60,6 +62,18 @@ fn huge_frame(frames: &Frames<'_>) -> bool {
     let freed = frames.free(huge, Order::HUGE);
     let again = frames.free(huge, Order::HUGE);
     is_kept && freed.is_ok() && matches!(again, Err(BlockError::NotAllocated { .. }))
+}
+
+/// The CPUs are counted after memory; what this one then caches goes back when it is closed.
+fn cached_pages(frames: &Frames<'_>) -> bool {
+    let is_counted = cpu::counted(frames, 2).is_ok();
+    let page = || {
+        let page = ThisCpu.allocate(Request::new(Order::PAGE)).ok()?;
+        write_and_read(page).then(|| ThisCpu.free(page, Order::PAGE).ok())?
+    };
+    let had = (0..1_000).filter(|_| page().is_some()).count();
+    let is_cached = frames.statistics().cached_frames > 0;
+    is_counted && had == 1_000 && is_cached && ThisCpu.close().is_ok()
 }
 
 /// What was reserved, each with its owner, is nobody's to free.

@@ -7,6 +7,7 @@ extern crate alloc;
 
 mod boot;
 mod check;
+mod cpu;
 mod heap;
 
 use core::fmt::Display;

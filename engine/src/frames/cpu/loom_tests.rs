@@ -7,6 +7,7 @@ use super::Cpu;
 use super::cache::CpuCache;
 use super::drain::DrainRequest;
 use super::slot::CpuSlot;
+use super::slots::Slots;
 use crate::addr::{Frame, FrameRange, Order, PhysRange};
 use crate::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
 use crate::frames::Hooks;
@@ -81,6 +82,12 @@ impl Hooks for Wait {
     }
 }
 
+/// Slots of two CPUs.
+fn two_slots() -> &'static [CpuSlot] {
+    let slots: Vec<_> = (0..2).map(|_| CpuSlot::default()).collect();
+    Box::leak(slots.into_boxed_slice())
+}
+
 /// A giant frame of which little is free, and two CPUs.
 struct Machine {
     shared: Frames<'static>,
@@ -102,7 +109,7 @@ impl Machine {
         segments: Segments<'static>,
         pinned: &'static Pinned<'static>,
         hooks: &'static dyn Hooks,
-    ) -> &'static Self {
+    ) -> &'static mut Self {
         let nodes = Nodes {
             layout: layout(),
             pinned,
@@ -111,16 +118,22 @@ impl Machine {
             reported_is_zero: crate::sync::AtomicBool::new(false),
             segments,
         };
-        let slots: Vec<_> = (0..2).map(|_| CpuSlot::default()).collect();
-        let slots = Box::leak(slots.into_boxed_slice());
         Box::leak(Box::new(Self {
             shared: Frames {
                 nodes,
-                slots,
+                slots: Slots::new(two_slots()),
                 metadata: Metadata::default(),
             },
             content: UnsafeCell::new(0),
         }))
+    }
+
+    /// Whose CPUs are not counted yet.
+    fn without_cpus(free: &[(u64, u64)]) -> &'static mut Self {
+        let extents = [(frames(0, 1 << GIANT_ORDER), 0, ZoneKind::Normal)];
+        let machine = Self::of(segments(&extents, &all_but(free)), none_pinned(), &NoDrain);
+        machine.shared.slots = Slots::new(&[]);
+        machine
     }
 
     /// A CPU that caches nothing yet.
@@ -139,7 +152,7 @@ impl Machine {
         cpu
     }
 
-    fn slot(&self) -> &'static CpuSlot {
+    fn slot(&self) -> &CpuSlot {
         &self.shared.slots[0]
     }
 
@@ -390,6 +403,30 @@ fn pages_cached_beside_an_isolation_are_drained_by_the_next_call() {
         },
         |_, cpu| cpu.free(Frame::new(64), Order::PAGE).unwrap(),
     );
+}
+
+/// CPUs that are counted while a range is isolated cache nothing of it that no drain is pending for.
+#[test]
+fn cpus_that_are_counted_beside_an_isolation_are_drained_or_see_it() {
+    check(1, || {
+        let machine: &'static Machine = Machine::without_cpus(&[(64, 66)]);
+        let page = machine.page().unwrap();
+        let (cpu, ()) = both(
+            move || {
+                machine.shared.provide_cpus(two_slots()).unwrap();
+                let mut cpu = machine.cpu(0);
+                cpu.free(page, Order::PAGE).unwrap();
+                cpu
+            },
+            || {
+                first(&machine.shared.nodes.segments).isolate(0).unwrap();
+                machine.shared.drain_all();
+            },
+        );
+        let slot = machine.slot();
+        assert!(slot.cached_frames() == 0 || slot.is_drain_requested());
+        core::mem::forget(cpu);
+    });
 }
 
 // ---- Pieces ----------------------------------------------------------------------

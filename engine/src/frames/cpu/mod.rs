@@ -12,7 +12,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`slot`] | what other CPUs may read and request |
+//! | [`slot`], [`slots`] | what other CPUs may read and request; those of all CPUs |
 //! | [`drain`] | how they are reached, which the kernel knows |
 //! | [`cache`] | the memory of the lists |
 //! | `cell` | both in a kernel's per-CPU data |
@@ -31,6 +31,7 @@ mod loom_tests;
 pub(crate) mod per_cpu;
 mod pieces;
 pub(crate) mod slot;
+pub(crate) mod slots;
 mod slow;
 mod zeroed;
 
@@ -44,6 +45,7 @@ use super::word::mobility::MOBILITIES;
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
+use crate::sync::{Ordering, fence};
 use cache::CpuCache;
 use slot::CpuSlot;
 
@@ -144,6 +146,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if !slot.take() {
             return Err(CpuError::Taken);
         }
+        // A call that found no slots, because they were provided meanwhile, is seen by all this CPU does: `Slots`.
+        fence(Ordering::SeqCst);
         let mut new = Self {
             shared,
             slot,

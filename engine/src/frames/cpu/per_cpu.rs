@@ -69,7 +69,7 @@ pub unsafe trait PerCpu {
     fn frames(&self) -> &'static Frames<'static>;
 
     /// This CPU, by the number of its slot in
-    /// [`Frames::with_cpus`](crate::frames::Frames::with_cpus). Called within `with_cell`.
+    /// [`Frames::provide_cpus`](crate::frames::Frames::provide_cpus). Called within `with_cell`.
     fn cpu(&self) -> usize;
 
     /// This CPU's node. Called within `with_cell`.

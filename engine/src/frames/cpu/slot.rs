@@ -24,8 +24,8 @@ const REQUESTED: u32 = 1;
 /// The owner is draining, and nothing was requested since it began.
 const DRAINING: u32 = 2;
 
-/// One CPU's entry in the list that [`Frames::with_cpus`](crate::frames::Frames::with_cpus)
-/// takes: cache lines of its own.
+/// One CPU's entry in the list that [`Frames::provide_cpus`](crate::frames::Frames::provide_cpus) and
+/// [`Frames::with_cpus`](crate::frames::Frames::with_cpus) take: cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct CpuSlot {
