@@ -10,7 +10,7 @@
 //! | [`log`], [`gaps`], [`boot_log`] | what a log of any dialect says; the spans between its lines; a log as a record |
 //! | [`mod@file`], [`notices`] | logs in files, packed or not; what is remarked, within bounds |
 //! | [`record`], [`run`], [`records`] | the record of a run; what is read of one; records and logs in files and folders |
-//! | [`compare`], [`gate`], [`history`], [`bisect`] | two set-ups beside each other; whether one is slower (`docs/statistics.md`); since when, over time or over commits |
+//! | [`compare`], [`gate`], [`history`], [`bisect`] | two set-ups beside each other; whether one is slower (`docs/gate.md`); since when, over time or over commits |
 //! | [`doctor`] | what the time went into and what to do: a file for each finding, in `rules/` |
 //! | [`sweep`], [`predict`], [`published`] | time over threads; time of a machine not at hand; what others published |
 //! | [`report`], [`export`] | a folder of records as one page; reports and verdicts in other programs' forms |

@@ -39,7 +39,7 @@ impl Method {
     };
 
     /// Runs a side that show a change of 18.9 % in 19 of 20 trials, where figures spread as
-    /// these do; `docs/statistics.md` has where the factor is from.
+    /// these do; `docs/gate.md` has where the factor is from.
     #[must_use]
     pub fn runs_needed(&self, figures: &[&[u64]]) -> usize {
         const MOST_RUNS: usize = 200;

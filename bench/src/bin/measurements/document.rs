@@ -1,4 +1,4 @@
-//! The document: text, and between two comments the tables of a record.
+//! The pages: text, and between two comments the tables of a record.
 
 use std::error::Error;
 use std::fs;
@@ -14,23 +14,30 @@ fn begin(name: &str) -> String {
     format!("<!-- measurement: {name} -->")
 }
 
-/// What is made of the records, and its path.
-const MADE: [&str; 3] = ["docs/measurements.md", readme::PICTURE, "README.md"];
+/// The pages with measurements.
+const PAGES: [&str; 4] = [
+    "docs/measurements.md",
+    "docs/measurements-bring-up.md",
+    "docs/measurements-allocator.md",
+    "docs/measurements-linux.md",
+];
+
+/// What is made of the records: paths and texts.
+type Made = Vec<(&'static str, String)>;
 
 /// Writes all parts, the picture and what the README shows.
 pub(crate) fn write(root: &Path) -> Result<(), Box<dyn Error>> {
-    for (path, text) in MADE.iter().zip(made(root)?) {
+    for (path, text) in made(root)? {
         fs::write(root.join(path), text)?;
     }
     Ok(())
 }
 
-/// The texts of [`MADE`], from what they are and the records.
-fn made(root: &Path) -> Result<[String; 3], Box<dyn Error>> {
+/// What is made, from what it is and the records.
+fn made(root: &Path) -> Result<Made, Box<dyn Error>> {
     let read = |path: &str| fs::read_to_string(root.join(path));
-    let document = filled(&read("docs/measurements.md")?, PLANS, &|plan| {
-        Record::read(plan, root)
-    })?;
+    let pages: Vec<_> = PAGES.into_iter().map(read).collect::<Result<_, _>>()?;
+    let pages = filled(&pages, PLANS, &|plan| Record::read(plan, root))?;
     let record = |name: &str| {
         let plan = PLANS.iter().find(|plan| plan.name == name);
         let plan = plan.ok_or_else(|| format!("no measurement {name:?}"))?;
@@ -41,33 +48,35 @@ fn made(root: &Path) -> Result<[String; 3], Box<dyn Error>> {
     let words = picture::described(&linux, &pool)?;
     let printed: Vec<String> = pool.texts()?.concat();
     let readme = readme::filled(&read("README.md")?, &words, &printed)?;
-    Ok([document, picture, readme])
+    let mut made: Made = PAGES.into_iter().zip(pages).collect();
+    made.extend([(readme::PICTURE, picture), ("README.md", readme)]);
+    Ok(made)
 }
 
-/// The document with every part as its record has it.
+/// The pages with every part as its record has it.
 pub(crate) fn filled(
-    text: &str,
+    pages: &[String],
     plans: &[Plan],
     record: &dyn Fn(&Plan) -> Result<Record, String>,
-) -> Result<String, String> {
-    let mut text = text.to_owned();
+) -> Result<Vec<String>, String> {
+    let mut pages = pages.to_vec();
     for plan in plans {
-        let (head, rest) = text
-            .split_once(&begin(plan.name))
-            .ok_or_else(|| format!("the document has no {}", begin(plan.name)))?;
+        let begin = begin(plan.name);
+        let page = pages.iter_mut().find(|page| page.contains(&begin));
+        let page = page.ok_or_else(|| format!("no page has {begin}"))?;
+        let (head, rest) = page.split_once(&begin).unwrap_or_default();
         let (_, tail) = rest
             .split_once(END)
-            .ok_or_else(|| format!("no {END} after {}", begin(plan.name)))?;
+            .ok_or_else(|| format!("no {END} after {begin}"))?;
         let record = record(plan)?;
         let tables = (plan.render)(&record)?;
-        text = format!(
-            "{head}{}\n\n{}\n\n{}\n{END}{tail}",
-            begin(plan.name),
+        *page = format!(
+            "{head}{begin}\n\n{}\n\n{}\n{END}{tail}",
             tables.trim_end(),
             record.source()
         );
     }
-    Ok(text)
+    Ok(pages)
 }
 
 #[cfg(test)]
@@ -75,14 +84,15 @@ mod tests {
     use super::*;
     use crate::root;
 
-    fn document() -> String {
-        fs::read_to_string(root().join("docs/measurements.md")).unwrap()
+    fn pages() -> String {
+        let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+        PAGES.map(read).concat()
     }
 
-    /// The document without its parts and without code.
-    fn prose(document: &str) -> String {
+    /// The pages without its parts and without code.
+    fn prose(pages: &str) -> String {
         let mut prose = String::new();
-        for part in document.split("<!-- measurement: ") {
+        for part in pages.split("<!-- measurement: ") {
             let text = part.split_once(END).map_or(part, |(_, after)| after);
             // Every second piece is code.
             prose.extend(text.split("```").step_by(2));
@@ -91,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn document_picture_and_readme_are_what_the_records_say() {
-        for (path, text) in MADE.iter().zip(made(&root()).unwrap()) {
+    fn pages_picture_and_readme_are_what_the_records_say() {
+        for (path, text) in made(&root()).unwrap() {
             assert!(
                 fs::read_to_string(root().join(path)).unwrap() == text,
                 "{path} is not what testdata/measurements has: make picture writes it"
@@ -111,7 +121,7 @@ mod tests {
             let guarded = fs::read_to_string(root().join(file)).unwrap();
             assert!(
                 guarded.lines().eq(lines.iter()),
-                "{file} is newer than the document: make measurements ONLY=counts"
+                "{file} is newer than the pages: make measurements ONLY=counts"
             );
         }
     }
@@ -152,7 +162,7 @@ mod tests {
             ["4,617 ns", "2.3 times"]
         );
         assert_eq!(
-            figures(&prose(&document())),
+            figures(&prose(&pages())),
             [""; 0],
             "a figure without a record"
         );
@@ -178,7 +188,10 @@ mod tests {
             })
         };
         let text = "before\n<!-- measurement: a -->\nold\n<!-- end of measurement -->\nafter\n";
-        let once = filled(text, &plans, &record).unwrap();
+        let fill = |text: &str| filled(&["# A".into(), text.into()], &plans, &record);
+        let filled = fill(text).unwrap();
+        assert_eq!(filled[0], "# A");
+        let once = &filled[1];
         assert!(
             once.starts_with("before\n") && once.ends_with("\nafter\n"),
             "{once}"
@@ -187,12 +200,12 @@ mod tests {
         for part in ["A host; load 1 before, 2 after.", "2026-01-02, commit abc."] {
             assert!(once.contains(part), "{once}");
         }
-        assert_eq!(filled(&once, &plans, &record).unwrap(), once);
+        assert_eq!(fill(once).unwrap(), filled);
         for (text, part) in [
-            ("", "no <!-- measurement: a"),
+            ("", "no page has <!-- measurement: a"),
             ("<!-- measurement: a -->", "no <!-- end"),
         ] {
-            assert!(filled(text, &plans, &record).unwrap_err().contains(part));
+            assert!(fill(text).unwrap_err().contains(part));
         }
     }
 }

@@ -1,17 +1,17 @@
-//! The figures of `docs/measurements.md` and of the README, from records in `testdata/measurements`.
+//! The figures of `docs/measurements*.md` and of the README, from records in `testdata/measurements`.
 //!
 //! ```text
-//! measurements [NAME...]   measure these, or all; write their records, the document, the README
-//! measurements none        write document and README from the records there are
+//! measurements [NAME...]   measure these, or all; write their records, the pages, the README
+//! measurements none        write pages and README from the records there are
 //! ```
 //!
 //! - [`plan`]: what is measured, by which commands;
 //! - [`record`]: what the commands printed, on which host, when, at which commit;
-//! - [`document`]: the parts of the document that records fill;
+//! - [`document`]: the parts of the pages that records fill;
 //! - [`picture`], [`readme`]: what the README shows of them;
 //! - [`allocator`], [`balloon`], [`guests`], [`zeros`]: tables of the commands that print JSON.
 //!
-//! `make measurements` calls it; a test here fails where document and records differ.
+//! `make measurements` calls it; a test here fails where pages and records differ.
 
 mod allocator;
 mod balloon;
