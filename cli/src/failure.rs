@@ -103,16 +103,6 @@ impl Failure {
         }
     }
 
-    /// What the pool's daemon, or the way there, refused.
-    pub(crate) fn pool(error: impl fmt::Display) -> Self {
-        firstlight_pool_cli::Failure::pool(error).into()
-    }
-
-    /// What could not be prepared for the pool.
-    pub(crate) fn pool_at(what: &'static str) -> impl Fn(io::Error) -> Self {
-        move |error| Self::pool(format!("{what}: {error}"))
-    }
-
     /// What the engine refused, and at which step.
     pub(crate) fn machine(step: &str, error: impl fmt::Display) -> Self {
         Self::Machine(format!("{step}: {error}"))

@@ -79,6 +79,11 @@ impl Failure {
         Self::Pool(error.to_string())
     }
 
+    /// What could not be prepared.
+    pub(crate) fn pool_at(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::pool(format!("{what}: {error}"))
+    }
+
     /// What is wrong with a configuration.
     pub fn config(error: impl fmt::Display) -> Self {
         Self::Config(error.to_string())

@@ -3,6 +3,7 @@
 //! The pool's library has the logic; here are arguments and what is printed. `firstlight`
 //! prints with [`output`] and [`text`] too.
 
+pub mod bench;
 pub mod failure;
 pub mod manual;
 pub mod output;
@@ -121,6 +122,7 @@ pub fn named(command: Command, program: Program) -> Command {
     let examples = command.get_after_help().map(|help| {
         let help = help.to_string();
         let help = help.replace("firstlight pool ", "firstlight-pool ");
+        let help = help.replace("firstlight bench pool", "firstlight-pool bench");
         help.replace("firstlight --help", "firstlight-pool --help")
     });
     let command = match examples {

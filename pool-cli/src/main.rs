@@ -5,7 +5,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use firstlight_pool::libvirt::qemu_of;
 use firstlight_pool_cli::emulator;
 use firstlight_pool_cli::output::{self, Output};
-use firstlight_pool_cli::{Problem, Program, Subcommands, manual, named};
+use firstlight_pool_cli::{Problem, Program, Subcommands, bench, manual, named};
 use std::process::ExitCode;
 
 /// Memory that is zeroed before a virtual machine asks for it
@@ -22,6 +22,7 @@ struct Arguments {
 enum Command {
     #[command(flatten)]
     Pool(Subcommands),
+    Bench(bench::Options),
     #[command(hide = true)]
     Manual(manual::Options),
 }
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     let mut output = Output::new(&arguments.output);
     let result = match arguments.command {
         Command::Pool(command) => command.run(program, &mut output),
+        Command::Bench(options) => bench::run(&options, program, &mut output),
         Command::Manual(options) => manual::write(&options, named(Arguments::command(), program)),
     };
     match result {

@@ -2,12 +2,12 @@
 
 mod alloc;
 mod descriptors;
-mod pool;
 mod zero;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Subcommand};
+use firstlight_pool_cli::Program;
 
 /// Measure on this machine, beside rivals in the same run
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Options {
 enum Command {
     Alloc(alloc::Options),
     Descriptors(descriptors::Options),
-    Pool(pool::Options),
+    Pool(firstlight_pool_cli::bench::Options),
     Zero(zero::Options),
 }
 
@@ -29,7 +29,11 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     match &options.command {
         Command::Alloc(options) => alloc::run(options, output),
         Command::Descriptors(options) => descriptors::run(options, output),
-        Command::Pool(options) => pool::run(options, output),
+        Command::Pool(options) => Ok(firstlight_pool_cli::bench::run(
+            options,
+            Program::Firstlight,
+            output,
+        )?),
         Command::Zero(options) => zero::run(options, output),
     }
 }

@@ -4,6 +4,7 @@
     reason = "a test fails by panicking; its numbers are small"
 )]
 
+mod bench_pool;
 mod emulator;
 mod libvirt;
 #[path = "../../../cli/tests/it/common/stand_in.rs"]

@@ -8,6 +8,7 @@
 
 use super::own_daemon::{Kind, OwnDaemon};
 use super::record::{Cost, FillCost, Neighbour};
+use crate::Program;
 use crate::failure::Failure;
 use firstlight_pool::os::memory_file;
 use firstlight_pool::protocol::PageSize;
@@ -31,6 +32,7 @@ const ARENA_BYTES: usize = 256 << 20;
 
 /// Measures both; what was there when `stop` was set is left out.
 pub(super) fn measure(
+    program: Program,
     folder: &Path,
     page: PageSize,
     bytes: u64,
@@ -40,7 +42,7 @@ pub(super) fn measure(
     let folder = folder.join("cost");
     fs::create_dir(&folder).map_err(Failure::pool_at("a folder"))?;
     let sizes = BTreeSet::from([bytes]);
-    let mut daemon = OwnDaemon::start(&folder, Kind::of(page), &sizes, None)?;
+    let mut daemon = OwnDaemon::start(program, &folder, Kind::of(page), &sizes, None)?;
     let fill = fill_cost(&mut daemon, page, bytes, runs, stop)?;
     let neighbours = neighbours(&mut daemon, bytes, runs, stop)?;
     daemon.stop()?;

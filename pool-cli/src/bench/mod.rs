@@ -18,6 +18,7 @@ mod pin;
 mod record;
 mod starts;
 
+use crate::Program;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
@@ -43,7 +44,7 @@ use std::time::{Duration, Instant};
 /// daemon of its own and gives everything back.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     /// Memory of the guests
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["2G", "4G", "8G"])]
     sizes: Vec<Need>,
@@ -93,8 +94,11 @@ Examples:
 
 Exit codes: see firstlight --help";
 
-/// Runs the subcommand.
-pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+/// Runs the subcommand, as one of `program`.
+///
+/// # Errors
+/// What it could not do.
+pub fn run(options: &Options, program: Program, output: &mut Output) -> Result<(), Failure> {
     // From here on an interruption must not keep anything from being given back.
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -104,7 +108,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     if options.load {
         let record = {
             let _pages = pages(options.page, load::bytes(options.page))?;
-            load::measure(options.page, options.runs, &options.beside, &stop)
+            load::measure(program, options.page, options.runs, &options.beside, &stop)
         };
         not_interrupted(&stop)?;
         return output.print(&record?, load::Record::table);
@@ -124,13 +128,13 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         return Err(Failure::pool(format!("{qemu} is not installed")));
     }
     if options.pin {
-        let record = pin::measure(&options.qemu, largest, options.runs, &stop);
+        let record = pin::measure(program, &options.qemu, largest, options.runs, &stop);
         not_interrupted(&stop)?;
         return output.print(&record?, pin::Record::table);
     }
     let beside = if options.filling { filling::BYTES } else { 0 };
     let pages = pages(options.page, largest + beside)?;
-    let record = measure(options, largest, &stop);
+    let record = measure(options, program, largest, &stop);
     drop(pages);
     not_interrupted(&stop)?;
     output.print(&record?, Record::table)
@@ -156,7 +160,12 @@ fn pages(page: PageSize, bytes: u64) -> Result<Option<hugepages::SetAside>, Fail
 const MOST_TAKES: u64 = 200;
 
 /// All rounds; fewer where `stop` is set meanwhile.
-fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record, Failure> {
+fn measure(
+    options: &Options,
+    program: Program,
+    largest: u64,
+    stop: &AtomicBool,
+) -> Result<Record, Failure> {
     let page = options.page;
     let bench = Bench::new(&options.qemu).map_err(Failure::pool_at("the guest"))?;
     let mut sizes: BTreeSet<u64> = options.sizes.iter().map(|size| size.bytes).collect();
@@ -166,7 +175,7 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
     if options.filling {
         sizes.insert(filling::BYTES);
     }
-    let mut daemon = OwnDaemon::start(bench.folder(), Kind::of(page), &sizes, Some("0"))?;
+    let mut daemon = OwnDaemon::start(program, bench.folder(), Kind::of(page), &sizes, Some("0"))?;
     // The first start of all reads QEMU from the disk.
     floor(&bench)?;
     let mut record = Record::new(page, starts::cpus());
@@ -202,7 +211,7 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
     record.take_round_trip = TakeRoundTrip::of(round_trips(&mut daemon, page, takes)?);
     daemon.stop()?;
     if options.cost {
-        record.cost = cost::measure(bench.folder(), page, largest, options.runs, stop)?;
+        record.cost = cost::measure(program, bench.folder(), page, largest, options.runs, stop)?;
     }
     Ok(record)
 }

@@ -1,5 +1,6 @@
 //! A daemon of our own: empty until it is asked for one slab, empty again after.
 
+use crate::Program;
 use crate::failure::Failure;
 use firstlight_pool::client::Client;
 use firstlight_pool::protocol::{PageSize, PoolRow, Resize};
@@ -44,13 +45,21 @@ impl Kind {
     }
 }
 
+/// Whose daemon it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Server<'s> {
+    /// This program's own.
+    This(Program),
+    /// Another `firstlight-pool`'s.
+    Other(&'s Path),
+}
+
 /// How a daemon is started.
 #[derive(Debug)]
 pub(super) struct Setup<'s> {
     /// Where all that it has lies.
     pub(super) folder: &'s Path,
-    /// A `firstlight-pool` other than this program's.
-    pub(super) program: Option<&'s Path>,
+    pub(super) server: Server<'s>,
     pub(super) kind: Kind,
     /// An empty pool for each.
     pub(super) sizes: &'s BTreeSet<u64>,
@@ -71,9 +80,10 @@ pub(super) struct OwnDaemon {
 }
 
 impl OwnDaemon {
-    /// Starts it in `folder`, with an empty pool for each of `sizes`, that fills
+    /// Starts the one of `program` in `folder`, with an empty pool for each of `sizes`, that fills
     /// at `rate`, or at the usual one.
     pub(super) fn start(
+        program: Program,
         folder: &Path,
         kind: Kind,
         sizes: &BTreeSet<u64>,
@@ -81,7 +91,7 @@ impl OwnDaemon {
     ) -> Result<Self, Failure> {
         Self::with(&Setup {
             folder,
-            program: None,
+            server: Server::This(program),
             kind,
             sizes,
             rate,
@@ -97,12 +107,12 @@ impl OwnDaemon {
         fs::write(&config, config_text(setup))
             .map_err(Failure::pool_at("the daemon's configuration"))?;
         let errors = File::create(&log).map_err(Failure::pool_at("the daemon's log"))?;
-        let mut command = match setup.program {
-            Some(program) => Command::new(program),
-            None => {
+        let mut command = match setup.server {
+            Server::Other(program) => Command::new(program),
+            Server::This(program) => {
                 let this = std::env::current_exe().map_err(Failure::pool_at("this program"))?;
                 let mut command = Command::new(this);
-                command.arg("pool");
+                command.args(program.prefix());
                 command
             }
         };

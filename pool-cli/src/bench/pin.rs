@@ -10,6 +10,7 @@
 use super::guest::Bench;
 use super::own_daemon::{Kind, OwnDaemon};
 use super::starts::{FLOOR_BYTES, floor, set_aside};
+use crate::Program;
 use crate::failure::Failure;
 use crate::output::{GOOD, HEADING};
 use crate::text::{self, bytes};
@@ -115,6 +116,7 @@ pub(super) struct Record {
 
 /// All page sizes; fewer rounds where `stop` is set meanwhile.
 pub(super) fn measure(
+    program: Program,
     qemu: &OsStr,
     size_bytes: u64,
     rounds: u32,
@@ -145,7 +147,7 @@ pub(super) fn measure(
             PageSize::Huge => Some(set_aside(kind.page, size_bytes)?),
             _ => None,
         };
-        record.measure(page, kind, &bench, rounds, stop)?;
+        record.measure(page, kind, &bench, program, rounds, stop)?;
     }
     Ok(record)
 }
@@ -160,13 +162,15 @@ impl Record {
         page: &'static str,
         kind: Kind,
         bench: &Bench,
+        program: Program,
         rounds: u32,
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
         let folder = bench.folder().join(page);
         std::fs::create_dir(&folder).map_err(Failure::pool_at("a folder"))?;
         let bytes = self.size_bytes;
-        let mut daemon = OwnDaemon::start(&folder, kind, &BTreeSet::from([bytes]), Some("0"))?;
+        let mut daemon =
+            OwnDaemon::start(program, &folder, kind, &BTreeSet::from([bytes]), Some("0"))?;
         let [mut floors, mut without, mut with] = [const { Vec::new() }; 3];
         for _ in 0..rounds {
             if stop.load(Ordering::Relaxed) {

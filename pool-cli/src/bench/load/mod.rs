@@ -9,7 +9,8 @@
 mod floods;
 mod record;
 
-use super::own_daemon::{Kind, OwnDaemon, Setup};
+use super::own_daemon::{Kind, OwnDaemon, Server, Setup};
+use crate::Program;
 use crate::failure::Failure;
 use firstlight_pool::client::{Allocated, Client};
 use firstlight_pool::protocol::{PageSize, Take};
@@ -36,6 +37,7 @@ pub(super) fn bytes(page: PageSize) -> u64 {
 
 /// All rounds of this program's daemon, and of those `beside` in turn; fewer where `stop` is set.
 pub(super) fn measure(
+    program: Program,
     page: PageSize,
     runs: u32,
     beside: &[PathBuf],
@@ -44,9 +46,9 @@ pub(super) fn measure(
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::pool("--load needs root, to be another user"));
     }
-    let programs = [None].into_iter().chain(beside.iter().cloned().map(Some));
+    let others = [None].into_iter().chain(beside.iter().cloned().map(Some));
     let mut all: Vec<(Option<PathBuf>, Vec<Round>)> =
-        programs.map(|program| (program, Vec::new())).collect();
+        others.map(|other| (other, Vec::new())).collect();
     for round in 0..runs {
         for turn in 0..all.len() {
             if stop.load(Ordering::Relaxed) {
@@ -57,16 +59,19 @@ pub(super) fn measure(
             } else {
                 all.len() - 1 - turn
             };
-            if let Some((program, rounds)) = all.get_mut(turn) {
-                rounds.push(round_of(page, program.as_deref(), stop)?);
+            if let Some((other, rounds)) = all.get_mut(turn) {
+                let server = other
+                    .as_deref()
+                    .map_or(Server::This(program), Server::Other);
+                rounds.push(round_of(page, server, stop)?);
             }
         }
     }
     Ok(Record::of(page, all))
 }
 
-/// A daemon of `program`, measured once.
-fn round_of(page: PageSize, program: Option<&Path>, stop: &AtomicBool) -> Result<Round, Failure> {
+/// A daemon of `server`, measured once.
+fn round_of(page: PageSize, server: Server<'_>, stop: &AtomicBool) -> Result<Round, Failure> {
     // In memory, as below /run: a disk would be what is measured.
     let shared = Some(Path::new("/dev/shm")).filter(|folder| folder.is_dir());
     let folder = shared.map_or_else(tempfile::tempdir, tempfile::tempdir_in);
@@ -79,7 +84,7 @@ fn round_of(page: PageSize, program: Option<&Path>, stop: &AtomicBool) -> Result
         .concat();
     let mut daemon = OwnDaemon::with(&Setup {
         folder: folder.path(),
-        program,
+        server,
         kind: Kind::of(page),
         sizes: &BTreeSet::from([bytes]),
         rate: Some("0"),
