@@ -2,9 +2,10 @@
 # Outside crates as they were built, from one clone to the next.
 #
 #   scripts/built.sh take    puts them into target/, if nothing was built there yet
-#   scripts/built.sh keep    keeps those of target/ that no clone has with the same locks, manifests, compilers and flags
+#   scripts/built.sh keep    keeps those of target/ that no clone has with the same locks and compilers
 #
-# Nothing of this repository is among them, and cargo looks at each as at one that it built here itself. They are in
+# Nothing of this repository is among them, and cargo looks at each as at one that it built here itself: profiles, flags
+# and features are in a unit's name. They are in
 # FIRSTLIGHT_BUILT (~/.cache/firstlight/built); what nobody took for a month goes. With CI_ALL=1 all are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,9 +17,8 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 entry=$kept/$({
     rustc --version --verbose
     rustc +nightly --version 2>/dev/null || true
-    env | grep -E '^(CARGO_(INCREMENTAL|PROFILE_.*)|RUSTFLAGS)=' | sort || true
-    git ls-files '*Cargo.toml' '*Cargo.lock' '*rust-toolchain.toml' | sort | xargs sha256sum
-    sha256sum scripts/built.sh Makefile
+    git ls-files '*Cargo.lock' | sort | xargs sha256sum
+    sha256sum scripts/built.sh
 } | sha256sum | cut -c 1-16)
 
 # One at a time: what is taken is whole.
@@ -29,7 +29,7 @@ flock "$lock"
 case $request in
 take)
     # Folders of cargo's have the same name everywhere.
-    [ -d "$entry" ] && [ -z "$(find "$target" -maxdepth 3 -name .fingerprint 2>/dev/null | head -n 1)" ] || exit 0
+    [ -d "$entry" ] && [ -z "$(find "$target" -maxdepth 4 -name .fingerprint 2>/dev/null | head -n 1)" ] || exit 0
     mkdir -p "$target"
     touch "$entry"
     cp -a --reflink=auto "$entry/." "$target/"
@@ -42,7 +42,7 @@ keep)
     mkdir "$scratch"
     own=$(git ls-files '*Cargo.toml' | xargs sed -n 's/^name *= *"\(.*\)"/\1/p' | sort -u)
     # NAME-HASH of a unit is that of its folders, and its files' names have the hash.
-    find "$target" -maxdepth 3 -name .fingerprint -printf '%P\n' | while read -r prints; do
+    find "$target" -maxdepth 4 -name .fingerprint -printf '%P\n' | while read -r prints; do
         folder=$(dirname "$prints")
         mkdir -p "$scratch/$folder"
         (

@@ -5,9 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-target=${CARGO_TARGET_DIR:-target}
-out=$target/c
+target=${CARGO_TARGET_DIR:-$PWD/../../target}/c
+out=$target/out
 mkdir -p "$out"
+export CARGO_TARGET_DIR=$target
 
 warnings=(-std=c11 -pedantic -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror -O2 -g -I.
     -I"$out")

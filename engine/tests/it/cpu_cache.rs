@@ -13,7 +13,12 @@ fn small() -> Machine {
 
 /// Of gigabytes; less under Miri, which is slow to count them.
 fn large() -> Machine {
-    let more = if cfg!(miri) { 256 * MIB } else { 3 * GIB };
+    large_or(128 * MIB)
+}
+
+/// The same, of twice `miri` bytes under Miri.
+fn large_or(miri: u64) -> Machine {
+    let more = if cfg!(miri) { miri } else { 3 * GIB };
     Machine::new(&[(0, range(MIB, more)), (0, range(4 * GIB, 4 * GIB + more))])
 }
 
@@ -82,10 +87,12 @@ fn a_cache_moves_from_one_machine_to_another() {
         let pages: Vec<_> = (0..4 * MANY)
             .map(|_| cpu.allocate(page()).unwrap())
             .collect();
-        for page in pages {
+        for (count, page) in pages.into_iter().enumerate() {
             cpu.free(page, Order::PAGE).unwrap();
-            // A 128th in each list, whatever it held on the machine before.
-            assert!(cpu.cached_frames() <= free.free_frames / 4);
+            // A 128th in each list, whatever it held on the machine before. Miri is slow to count them.
+            if !cfg!(miri) || count % 16 == 0 {
+                assert!(cpu.cached_frames() <= free.free_frames / 4);
+            }
         }
         assert!(cpu.cached_frames() > 0);
         cpu.close().unwrap();
@@ -112,7 +119,8 @@ fn close_reports_a_double_free() {
 #[test]
 #[cfg_attr(feature = "check-double-free", ignore = "refused at once")]
 fn a_page_freed_beside_its_huge_frame_counts_once() {
-    let frames = large().frames_with_cpus(1);
+    // Huge frames are cached from here on.
+    let frames = large_or(256 * MIB).frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let (frame, order) = (frames.allocate(huge()).unwrap(), Order::HUGE);

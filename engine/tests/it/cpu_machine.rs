@@ -490,3 +490,26 @@ fn what_a_cpu_does_besides_its_lists_is_counted() {
         "for the next"
     );
 }
+
+#[test]
+fn a_drain_is_requested_of_those_that_cache_something() {
+    let frames = small().frames_with_cpus(2);
+    assert_eq!(frames.request_drain().cpus().count(), 0, "no CPU is there");
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut other = frames.cpu(1, NodeId(1), cache()).unwrap();
+    let request = frames.request_drain();
+    assert_eq!(request.cpus().count(), 0, "nothing is cached");
+    let frame = cpu.allocate(page()).unwrap();
+    cpu.free(frame, Order::PAGE).unwrap();
+    let cached = frames.statistics().cached_frames;
+    assert_ne!(cached, 0);
+    let request = frames.request_drain();
+    assert_eq!(request.cpus().collect::<Vec<_>>(), [0]);
+    assert_eq!(request.pending_frames(), cached);
+    // The other has nothing to say of it.
+    other.poll();
+    assert_eq!(request.cpus().collect::<Vec<_>>(), [0]);
+    cpu.poll();
+    assert_eq!((request.cpus().count(), request.pending_frames()), (0, 0));
+    assert_eq!(frames.statistics().cached_frames, 0);
+}
