@@ -64,6 +64,7 @@ pub(crate) const ALL: &[Path] = &[
     path("huge_pairs_1000", || {
         with_frames(|frames| pairs(frames, Order::HUGE))
     }),
+    path("1_frame_1000", || with_frames(|frames| rows(frames, 1))),
     path("3_frames_1000", || with_frames(|frames| rows(frames, 3))),
     path("21_frames_1000", || with_frames(|frames| rows(frames, 21))),
     path("100_frames_1000", || {
@@ -71,6 +72,9 @@ pub(crate) const ALL: &[Path] = &[
     }),
     path("512_frames_1000", || {
         with_frames(|frames| rows(frames, 512))
+    }),
+    path("1_frame_beside_holes_1000", || {
+        with_holes(64, |frames| rows(frames, 1))
     }),
     path("3_frames_beside_holes_1000", || {
         with_holes(64, |frames| rows(frames, 3))
@@ -108,6 +112,7 @@ pub(crate) const ALL: &[Path] = &[
     path("512_frames_beside_holes_1g_1000", || {
         with_holes(1, |frames| rows(frames, 512))
     }),
+    path("all_512_frames_64g", || with_free(64, all_huge)),
     path("3_frames_of_free_64g_1000", || {
         with_free(64, |frames| rows(frames, 3))
     }),
@@ -405,6 +410,17 @@ fn rows(frames: &Frames<'_>, count: u64) -> Outcome {
     };
     pair()?;
     counted(|| (0..1000).try_for_each(|_| pair()))?
+}
+
+/// All of 64 GiB, 2 MiB at a time, as a kernel takes it that maps what it has: none is freed.
+fn all_huge(frames: &Frames<'_>) -> Outcome {
+    let (huge, request) = (Order::HUGE.frames(), Request::new(Order::PAGE));
+    let all = frames.statistics().free_frames / huge;
+    counted(|| (0..all).try_for_each(|_| frames.allocate_frames(huge, huge, request).map(drop)))??;
+    match frames.allocate_frames(huge, huge, request) {
+        Ok(_) => Err("more than all".into()),
+        Err(_) => Ok(()),
+    }
 }
 
 /// On a machine of so much memory where 2,048 single pages are free among 4,096.
