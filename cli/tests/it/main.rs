@@ -43,3 +43,4 @@ mod stick;
 mod unsafe_code;
 mod up;
 mod watch;
+mod words;

@@ -11,7 +11,7 @@ pub enum NoSweep {
     /// A measurement that cannot be one, and why.
     #[error("the image told of a measurement {0}")]
     Nonsense(String),
-    /// Ticks of which nobody knows how long they are.
+    /// Ticks of unknown length.
     #[error(
         "the image did not find out how fast its clock is; --clock instructions needs no clock"
     )]
@@ -57,7 +57,7 @@ fn row(run: &Run, swept: &Swept, rounds: &[u64]) -> Result<Option<Row>, NoSweep>
     let part = match &*swept.part {
         "deferred" => SweptPart::Deferred,
         "whole" => SweptPart::Whole,
-        other => return Err(nonsense(format!("of a part {other:?} that nobody knows"))),
+        other => return Err(nonsense(format!("of an unknown part: {other:?}"))),
     };
     let small = |number: u64, what: &str| {
         u32::try_from(number).map_err(|_| nonsense(format!("with {number} {what}")))

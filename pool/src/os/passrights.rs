@@ -1,4 +1,4 @@
-//! Sockets to which nobody can send descriptors, of Linux 6.16 and later.
+//! Sockets to which no process can send descriptors, of Linux 6.16 and later.
 //!
 //! Before that whoever connects can send some, and where they are not received, closing the
 //! socket closes them, which takes as long as their sender likes.

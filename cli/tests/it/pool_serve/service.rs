@@ -35,7 +35,7 @@ fn it_says_when_it_is_ready_and_alive_and_about_to_end() {
 
 /// Its socket is full of what others sent: only the answer of a lease waits, which the manager is to have first.
 #[test]
-fn nobody_waits_for_a_manager_that_does_not_read() {
+fn no_client_waits_for_a_manager_that_does_not_read() {
     let manager = Manager::new();
     let variables = [
         ("NOTIFY_SOCKET", &*manager.variable()),
