@@ -59,7 +59,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if request.is_zeroed() {
             return self.allocate_zeroed(request);
         }
-        if order.get() <= HUGE_ORDER && self.serves(&request) {
+        if self.caches(order) && self.serves(&request) {
             let (mobility, index) = (request.mobility(), usize::from(order.get()));
             let mut found = self.pop(mobility, index);
             if found.is_none() && order == Order::PAGE {
@@ -70,7 +70,6 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 self.slot.count(CpuEvent::Refill);
                 found = match order.get() {
                     0 => self.refill_pages(&request),
-                    HUGE_ORDER if most == 0 => None,
                     HUGE_ORDER => self.refill_huges(mobility),
                     _ => self.refill_blocks(mobility, order),
                 };
