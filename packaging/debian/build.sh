@@ -90,10 +90,12 @@ install -Dm644 pool/client.toml "$pool/etc/firstlight/client.toml"
 install -Dm644 packaging/apparmor/firstlight-pool "$pool/etc/apparmor.d/abstractions/firstlight-pool"
 install -Dm644 -t "$pool/lib/systemd/system" packaging/systemd/firstlight-pool{,-export}.service packaging/systemd/firstlight-pool.socket
 install -Dm644 packaging/systemd/firstlight-pool.sysusers "$pool/usr/lib/sysusers.d/firstlight-pool.conf"
-install -Dm644 -t "$pool/usr/share/doc/firstlight-pool" docs/pool.md docs/pool-protocol.md docs/pool-safety.md docs/pool-threats.md CHANGELOG.md
+install -Dm644 -t "$pool/usr/share/doc/firstlight-pool" docs/pool*.md CHANGELOG.md
 install -Dm644 LICENSE-MIT "$pool/usr/share/doc/firstlight-pool/copyright"
 install -Dm644 -t "$pool/usr/share/firstlight-pool" packaging/prometheus/firstlight-pool.{rules.yml,grafana.json}
 manual firstlight-pool "$pool"
+gzip -9n "$work"/manual-firstlight-pool/man5/*
+install -Dm644 -t "$pool/usr/share/man/man5" "$work"/manual-firstlight-pool/man5/*
 mkdir -p "$pool/DEBIAN"
 printf '%s\n' /etc/firstlight/{pool,client}.toml /etc/apparmor.d/abstractions/firstlight-pool >"$pool/DEBIAN/conffiles"
 install -m644 packaging/debian/firstlight-pool/triggers "$pool/DEBIAN/triggers"

@@ -53,7 +53,8 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Pool(command) => command.run(program, &mut output),
         Command::Bench(options) => bench::run(&options, program, &mut output),
-        Command::Manual(options) => manual::write(&options, named(Arguments::command(), program)),
+        Command::Manual(options) => manual::write(&options, named(Arguments::command(), program))
+            .and_then(|()| manual::write_configuration(&options)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

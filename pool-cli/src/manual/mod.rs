@@ -1,5 +1,7 @@
 //! Manual pages and completions for shells, from the definition of the command line itself.
 
+mod configuration;
+
 use crate::failure::Failure;
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Write manual pages and completions for shells
 #[derive(Args)]
 pub struct Options {
-    /// The folder that gets man1/, bash/, zsh/ and fish/
+    /// The folder that gets man1/, man5/, bash/, zsh/ and fish/
     #[arg(long, value_name = "FOLDER")]
     into: PathBuf,
 }
@@ -19,12 +21,23 @@ pub struct Options {
 /// # Errors
 /// Files that cannot be written.
 pub fn write(options: &Options, command: Command) -> Result<(), Failure> {
-    write_all(&options.into, command).map_err(|error| {
-        Failure::Io(format!(
-            "cannot write into {}: {error}",
-            options.into.display()
-        ))
-    })
+    write_all(&options.into, command).map_err(|error| unwritable(options, &error))
+}
+
+/// Writes that of the configuration, `pool.toml(5)`.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_configuration(options: &Options) -> Result<(), Failure> {
+    let folder = options.into.join("man5");
+    let written = fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(folder.join("pool.toml.5"), configuration::page()));
+    written.map_err(|error| unwritable(options, &error))
+}
+
+fn unwritable(options: &Options, error: &std::io::Error) -> Failure {
+    let folder = options.into.display();
+    Failure::Io(format!("cannot write into {folder}: {error}"))
 }
 
 fn write_all(folder: &Path, mut command: Command) -> std::io::Result<()> {
