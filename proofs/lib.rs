@@ -28,6 +28,8 @@ macro_rules! debug_assert {
 pub mod addr;
 // In the place of the processor's atomics.
 pub mod model;
+// What a call is told that gives back what it need not hold.
+pub mod told;
 // Who has the huge frames of a giant frame.
 pub mod huges;
 pub(crate) mod sync;
@@ -35,6 +37,8 @@ pub(crate) mod sync;
 pub mod frames {
     pub mod word {
         pub(crate) mod bitmap;
+        // The same file once more, of the words of `told`.
+        pub(crate) mod bitmap_told;
         pub(crate) mod content;
         pub(crate) mod field;
         pub(crate) mod geometry;

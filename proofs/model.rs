@@ -25,10 +25,10 @@ pub open spec fn pages(base: int, word: u64) -> Set<int> {
     vstd::set_lib::set_int_range(base, base + 64).filter(|page: int| bit(word, page - base))
 }
 
-/// Taken on trust: that these return, and nothing of what.
+/// Taken on trust, of Rust's library: that the first returns, and what the others do.
 pub assume_specification[ u64::is_power_of_two ](word: u64) -> bool;
-pub assume_specification[ u64::count_ones ](word: u64) -> u32;
-pub assume_specification[ u64::wrapping_neg ](word: u64) -> u64;
+pub assume_specification[ u64::count_ones ](word: u64) -> (out: u32) ensures out == pages(0, word).len();
+pub assume_specification[ u64::wrapping_neg ](word: u64) -> (out: u64) ensures out == add(!word, 1);
 
 /// How tokens move between a word and the calls that change it.
 pub trait Protocol: Sized {

@@ -128,6 +128,51 @@ MISTAKES = {
         "let wanted = if allocated { bits } else { 0 };",
         "let wanted = if allocated { !0 } else { 0 };",
     ),
+    "pages that are free already are given back once more": (
+        WORD + "bitmap.rs",
+        "if word & bits == bits {",
+        "if word & bits != 0 {",
+    ),
+    "pages of a row are given back before it is seen that others of it are free": (
+        WORD + "bitmap.rs",
+        "if !self.all_set(pages) {",
+        "if !self.all_set(Pages { count: 1, ..pages }) {",
+    ),
+    "a call that is refused is told that pages were given back that were not": (
+        WORD + "bitmap.rs",
+        "let given = at - pages.at;",
+        "let given = next - pages.at;",
+    ),
+    "pages that were free count as given back": (
+        WORD + "bitmap.rs",
+        "(old & bits, given)",
+        "(bits, given)",
+    ),
+    "a call takes more pages of a word than it wants": (
+        WORD + "bitmap.rs",
+        "let wanted = lowest(!word.load(Ordering::Acquire), most);",
+        "let wanted = !word.load(Ordering::Acquire);",
+    ),
+    "the lowest of some bits are one more than were wanted": (
+        WORD + "bitmap.rs",
+        "for _ in 0..count {",
+        "for _ in 0..=count {",
+    ),
+    "the block around pages that are given back counts as no larger than they are": (
+        WORD + "bitmap.rs",
+        "return around;",
+        "return order;",
+    ),
+    "a word counts as empty while pages of it are taken": (
+        WORD + "bitmap.rs",
+        "self.word == 0",
+        "self.word != !0",
+    ),
+    "a page is looked for at the bit after its own": (
+        WORD + "bitmap.rs",
+        "word >> (at % 64) & 1 != 0",
+        "word >> (at % 64) & 2 != 0",
+    ),
     "a huge frame is taken without a reservation": (
         WORD + "steps.rs",
         "if !lower_free(giant, 1) {",

@@ -24,6 +24,8 @@ A specification is Rust with headings:
     //@ atomics                                 those of the prover, proofs/model.rs, in the place of the processor's
     //@ const FREE                              clauses of a constant
     //@ external fn Giant::fmt                  not proven, nor used by what is
+    //@ again bitmap_told                       the file is proven once more, as this module, of other words: functions
+                                                that this specification has no contract of are left out
     //@ items                                   specification and proof functions
 """
 
@@ -101,7 +103,7 @@ def check_items(where, text):
 
 class Spec:
     def __init__(self, path):
-        self.path, self.file, self.atomics = path, None, False
+        self.path, self.file, self.atomics, self.again = path, None, False, None
         self.contracts, self.inside, self.external, self.items = {}, [], set(), []
         self.kinds = {}
         head, body, line = None, [], 0
@@ -124,6 +126,8 @@ class Spec:
             self.items.append(body)
         elif words[0] == "atomics":
             self.atomics = True
+        elif words[0] == "again" and len(words) == 2:
+            self.again = words[1]
         elif words[0] == "external":
             self.external.add(" ".join(words[1:]))
         elif words[0] in ("fn", "const") and "," in head:
@@ -145,6 +149,14 @@ class Spec:
             self.contracts[words[1]] = (body, where)
         else:
             refuse(where, f"not a heading: {head}")
+
+
+    def out(self):
+        """Where the woven file stands."""
+        return str(Path(self.file).with_stem(self.again)) if self.again else self.file
+
+    def title(self):
+        return f"{self.file} ({self.again})" if self.again else self.file
 
 
 def functions(lines):
@@ -268,21 +280,34 @@ def weave(spec, root):
             refuse(spec.path, f"{spec.file} has {len(rows)} times `{name}`, expected one")
         before.setdefault(rows[0], []).append("#[verifier::external]")
 
+    left_out = set()
+    for name, (first, _, last, _) in known.items():
+        if spec.again and name not in spec.contracts and not CONST.match(lines[first]):
+            while re.match(r" *(///|#\[)", lines[first - 1]):
+                first -= 1
+            left_out.update(range(first, last + 1))
     start = next(row for row, line in enumerate(lines) if re.match("(use|pub|const|/// |#\\[)", line))
     out = []
     for row, line in enumerate(lines):
         if row == start:
             out += ["use vstd::prelude::*;", "verus! {"]
+        if row in left_out:
+            continue
         out += before.get(row, [])
         line = instead.get(row, line)
         if spec.atomics and line and line.startswith("pub(crate) use core::sync::atomic::"):
             line = line.replace("core::sync::atomic::", "crate::model::")
+        if spec.again and line and line.startswith("use crate::sync::{AtomicU64, "):
+            # Those of the specification.
+            line = line.replace("AtomicU64, ", "")
         if line is not None:
             out.append(line)
         out += after.get(row, [])
     out += spec.items + ["} // verus!"] + tests
     kinds = {}
-    for name, (*_, head) in known.items():
+    for name, (first, _, _, head) in known.items():
+        if first in left_out:
+            continue
         outside = any(head.startswith(what) for what in spec.external if what.startswith("impl "))
         if outside or f"fn {name}" in spec.external or f"const {name}" in spec.external:
             kinds[name] = "external"
@@ -296,13 +321,13 @@ def weave_all(out, root):
     kinds = {}
     for path in sorted((HERE / "specs").glob("*.spec.rs")):
         spec = Spec(path)
-        text, kinds[spec.file] = weave(spec, root)
-        to = out / spec.file
+        text, kinds[spec.title()] = weave(spec, root)
+        to = out / spec.out()
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(text)
     for name in AS_IT_SHIPS:
         shutil.copyfile(HERE.parent / name, out / name)
-    for name in ["lib.rs", "model.rs", "huges.rs"]:
+    for name in ["lib.rs", "model.rs", "told.rs", "huges.rs"]:
         shutil.copyfile(HERE / name, out / "engine/src" / name)
     return kinds
 

@@ -1,8 +1,7 @@
 //@ file engine/src/frames/word/bitmap.rs
 // The pages of one huge frame, with all CPUs at once: what a call takes was no one's, and is its own.
 
-//@ external impl Given
-//@ external fn order_around
+//@ external fn Given::max_order
 //@ external fn max_order_of
 //@ external fn Bitmap::is_full
 //@ external fn Bitmap::is_empty
@@ -14,16 +13,20 @@
     ensures forall|order: u8| order <= 6 ==> #[trigger] STARTS[order as int] == starts(order),
 
 //@ fn lowest
-    ensures out & !word == 0,
+    ensures out & !word == 0 && pages_of(0, out).len() <= count,
 //@ fn lowest, before: if word
     proof {
         assert(word & !word == 0) by (bit_vector);
         assert(0u64 & !word == 0) by (bit_vector);
     }
-//@ fn lowest, loop: for _
-        invariant left & !word == 0 && taken & !word == 0,
+//@ fn lowest, before: for _
+    proof { lemma_empty(0); }
+//@ fn lowest, turns: for _
+        invariant
+            left & !word == 0 && taken & !word == 0,
+            turns.index() <= count && pages_of(0, taken).len() <= turns.index(),
 //@ fn lowest, before: taken |= left
-        proof { lemma_subset(word, left, taken); }
+        proof { lemma_subset(word, left, taken); lemma_one_more(left, taken); }
 //@ fn Bitmap::take_some, holds
 //@ fn Bitmap::take_some, passes: let old
 //@ fn Bitmap::take_some
@@ -32,10 +35,12 @@
         final(held).id() == self.id(),
         old(held).dom().disjoint(pages_of(64 * index, out.0)),
         final(held).dom() =~= old(held).dom().union(pages_of(64 * index, out.0)),
+        // As many as were wanted at most.
+        pages_of(64 * index, out.0).len() <= most,
 //@ fn Bitmap::take_some, before: let word
     proof { super::geometry::sizes(); lemma_empty(64 * index); }
 //@ fn Bitmap::take_some, before: let old
-    proof { lemma_or(64 * index, wanted); }
+    proof { lemma_or(64 * index, wanted); lemma_moved(64 * index, wanted); lemma_part(64 * index, wanted); }
 //@ fn Bitmap::give_some, holds
 //@ fn Bitmap::give_some, passes: let old
 //@ fn Bitmap::give_some
@@ -79,6 +84,21 @@
     proof { lemma_powers(); lemma_starts(clear, order); }
 //@ fn find_block, before: Some(
         proof { axiom_u64_trailing_zeros(clear); assert(bit(clear, u64_trailing_zeros(clear) as int)); }
+//@ fn order_around
+    requires at < 64 && order <= 6,
+    ensures
+        order <= out <= 8,
+        // Of the blocks of a word that hold the page no larger one is clear.
+        forall|larger: u8| out < larger <= 6 ==> word & #[trigger] around_of(at, larger) != 0,
+//@ fn order_around, before: let mut
+    proof { super::geometry::sizes(); }
+//@ fn order_around, loop: while
+        invariant order <= around <= 6 && at < 64,
+        decreases 6 - around,
+//@ fn order_around, before: let pages
+        proof { lemma_around(word, at, around); }
+//@ fn Given::is_word_empty
+    ensures out == (self.last() == 0),
 //@ fn Bitmap::word
     requires self.wf() && page < 512,
     ensures *out == self.words()[page as int / 64], out.wf() && out.place() == (self.id(), base(page)),
@@ -92,8 +112,13 @@
 //@ fn Bitmap::is_set, holds
 //@ fn Bitmap::is_set
     requires self.wf() && at < 512 && old(held).id() == self.id(),
-    ensures *final(held) == *old(held),
+    ensures
+        *final(held) == *old(held),
+        // Of a page that the call has.
+        old(held).dom().contains(at as int) ==> out,
 //@ fn Bitmap::is_set, passes: let word
+//@ fn Bitmap::is_set, before: word >> (
+        proof { lemma_is_set(word, at, held.dom()); }
 //@ fn Bitmap::all_set, holds
 //@ fn Bitmap::all_set
     requires self.wf() && pages.at + pages.count <= 512 && old(held).id() == self.id(),
@@ -421,6 +446,14 @@ pub open spec fn same(before: &Held, after: &Held) -> bool {
     after.id() == before.id() && after.dom() =~= before.dom()
 }
 
+impl Given {
+    /// The word that the last of the pages lies in, right after.
+    pub closed spec fn last(self) -> u64 { self.word }
+}
+
+/// The bits of the block of 2^`order` pages of a word that holds page `at` of it.
+pub open spec fn around_of(at: u32, order: u8) -> u64 { row(at & !sub(1u32 << order, 1), 1u32 << order) }
+
 /// Bits `at..at + count`.
 pub open spec fn row(at: u32, count: u32) -> u64 { (!0u64 >> sub(64u32, count)) << at }
 
@@ -485,6 +518,67 @@ proof fn lemma_subset(word: u64, left: u64, taken: u64)
 {
     assert forall|more: u64| (taken | (left & more)) & !word == 0 && #[trigger] (left & more) & !word == 0 by {
         assert(left & !word == 0 && taken & !word == 0 ==> (taken | (left & more)) & !word == 0 && (left & more) & !word == 0) by (bit_vector);
+    }
+}
+
+/// With the lowest of some bits there is one bit more, at most.
+proof fn lemma_one_more(left: u64, taken: u64)
+    ensures pages_of(0, taken | (left & add(!left, 1))).len() <= pages_of(0, taken).len() + 1,
+{
+    let low = left & add(!left, 1);
+    lemma_pages(0, taken, low);
+    if left == 0 {
+        assert(left == 0 ==> left & add(!left, 1) == 0) by (bit_vector);
+        lemma_empty(0);
+        assert(pages_of(0, taken).union(Set::empty()) =~= pages_of(0, taken));
+    } else {
+        axiom_u64_trailing_zeros(left);
+        let t = u64_trailing_zeros(left);
+        assert(t < 64 && (left >> (t as u64)) & 1 == 1 && left << sub(64, t as u64) == 0 ==>
+            left & add(!left, 1) == (!0u64 >> sub(64u32, 1u32)) << t) by (bit_vector);
+        lemma_row(0, t, 1);
+        assert(pages_of(0, taken).union(pages_of(0, low)) =~= pages_of(0, taken).insert(t as int));
+        vstd::set::lemma_set_insert_len(pages_of(0, taken), t as int);
+    }
+}
+
+/// A word has as many bits as pages, wherever its pages begin.
+proof fn lemma_moved(base: int, bits: u64)
+    ensures pages_of(base, bits).len() == pages_of(0, bits).len(),
+{
+    broadcast use Set::lemma_map_contains;
+    let f = |page: int| page + base;
+    let moved = pages_of(0, bits).map(f);
+    assert forall|page: int| pages_of(base, bits).contains(page) implies moved.contains(page) by {
+        assert(pages_of(0, bits).contains(page - base) && f(page - base) == page);
+    }
+    assert(moved =~= pages_of(base, bits));
+    vstd::set_lib::lemma_map_size(pages_of(0, bits), pages_of(base, bits), f);
+}
+
+/// Of some bits those that were clear are no more than all.
+proof fn lemma_part(base: int, bits: u64)
+    ensures forall|was: u64| #![trigger bits & !was] pages_of(base, bits & !was).len() <= pages_of(base, bits).len(),
+{
+    assert forall|was: u64| #![trigger bits & !was] pages_of(base, bits & !was).len() <= pages_of(base, bits).len() by {
+        lemma_pages(base, bits, was);
+        vstd::set_lib::lemma_len_subset(pages_of(base, bits & !was), pages_of(base, bits));
+    }
+}
+
+/// What `order_around` looks at is the block of the next order; where it is not clear, no larger one is.
+proof fn lemma_around(word: u64, at: u32, around: u8)
+    requires at < 64 && around < 6,
+    ensures
+        2u32 << around >= 1 && 2u32 << around <= 64 && at & !sub(2u32 << around, 1) < 64,
+        (word >> (at & !sub(2u32 << around, 1))) << sub(64u32, 2u32 << around) != 0 ==>
+            forall|larger: u8| around < larger <= 6 ==> word & #[trigger] around_of(at, larger) != 0,
+{
+    assert(at < 64 && around < 6 ==> 2u32 << around >= 1 && 2u32 << around <= 64 && at & !sub(2u32 << around, 1) < 64) by (bit_vector);
+    assert forall|larger: u8| around < larger <= 6 && (word >> (at & !sub(2u32 << around, 1))) << sub(64u32, 2u32 << around) != 0 implies
+        word & #[trigger] around_of(at, larger) != 0 by {
+        assert(at < 64 && around < larger && larger <= 6 && (word >> (at & !sub(2u32 << around, 1))) << sub(64u32, 2u32 << around) != 0 ==>
+            word & ((!0u64 >> sub(64u32, 1u32 << larger)) << (at & !sub(1u32 << larger, 1))) != 0) by (bit_vector);
     }
 }
 
@@ -583,6 +677,21 @@ proof fn lemma_held(base: int, at: u32, count: u32, held: Set<int>)
     lemma_row(base, at, count);
     if range(base + at, base + at + count) <= held {
         lemma_owner(base, row(at, count), held);
+    }
+}
+
+/// Of one page.
+proof fn lemma_is_set(word: u64, at: u32, held: Set<int>)
+    requires held.disjoint(pages_of(base(at), !word)),
+    ensures held.contains(at as int) ==> (word >> (at % 64)) & 1 != 0,
+{
+    if held.contains(at as int) {
+        let i = at as u64 % 64;
+        assert(!pages_of(base(at), !word).contains(at as int));
+        assert(at as int - base(at) == i as int);
+        assert(!bit(!word, i as int));
+        let low = at % 64;
+        assert(i < 64 && low == i as u32 && (!word >> i) & 1 != 1 ==> (word >> low) & 1 != 0) by (bit_vector);
     }
 }
 
