@@ -5,7 +5,7 @@ use super::Server;
 use super::budget::processor_time;
 use super::closer::{self, NOBODY};
 use super::connections::{Sent, TOO_MANY};
-use super::events::Source;
+use super::events::Theirs;
 use super::peers::Unknown;
 use super::pool::Outgoing;
 use crate::lease::Serial;
@@ -29,9 +29,6 @@ impl Server {
         let behind = self.closer.is_behind() || self.peers.is_behind();
         let behind = behind.then(|| now + closer::PATIENCE);
         if let Some(due) = self.strangers.due(now).max(behind) {
-            let _ = self
-                .events
-                .change(Source::Listener, &self.listener, false, false);
             self.listens_at = Some(due);
             return;
         }
@@ -62,9 +59,6 @@ impl Server {
             return Some(due - now);
         }
         self.listens_at = None;
-        let _ = self
-            .events
-            .change(Source::Listener, &self.listener, true, false);
         None
     }
 
@@ -147,7 +141,7 @@ impl Server {
         }
         let is_bounded = standing != Standing::Owner;
         // Out of descriptors, it is closed.
-        let Ok(queue) = self.turns.queue(user, is_bounded, &self.events) else {
+        let Ok(queue) = self.turns.queue(user, is_bounded) else {
             self.closer.close(user, socket);
             return standing;
         };
@@ -164,14 +158,13 @@ impl Server {
             return;
         };
         match event.source {
-            Source::Connection(id) => {
+            Theirs::Connection(id) => {
                 if event.writable {
                     self.flush(id);
                 }
                 self.request(id, event.hung_up);
             }
-            Source::LeasePipe(serial) => self.lease_pipe(serial),
-            _ => {}
+            Theirs::LeasePipe(serial) => self.lease_pipe(serial),
         }
         self.charge(uid, begin);
     }
@@ -270,7 +263,7 @@ impl Server {
             };
             let is_bounded = !self.pool.machine.rules().is_owner(uid);
             let user = self.pool.user_of(uid);
-            let queue = self.turns.queue(user, is_bounded, &self.events);
+            let queue = self.turns.queue(user, is_bounded);
             let waits = queue.and_then(|queue| self.pool.ends.wait(serial, &queue));
             if waits.is_err() {
                 self.pool.ends.does_not_wait(serial);
@@ -313,7 +306,7 @@ impl Server {
     /// What this thread has done since `begin` is on the account of `user`.
     pub(super) fn charge(&mut self, user: u32, begin: Duration) {
         let spent = processor_time().saturating_sub(begin);
-        self.turns.spend(user, spent, &self.events);
+        self.turns.spend(user, spent);
     }
 
     pub(super) fn close(&mut self, id: ConnectionId) {

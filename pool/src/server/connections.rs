@@ -9,7 +9,7 @@
 //! is being worked on, is not read from: at most one message is ever kept for it.
 
 use super::closer::Closer;
-use super::events::{Events, Source};
+use super::events::{Events, Theirs};
 use super::pool::Outgoing;
 use crate::config::Limits;
 use crate::lease::Serial;
@@ -175,7 +175,7 @@ impl Connections {
             return false;
         }
         let id = self.next;
-        if queue.add(Source::Connection(id), &socket, true).is_err() {
+        if queue.add(Theirs::Connection(id), &socket, true).is_err() {
             self.closer.close(peer.user, socket);
             return false;
         }
@@ -240,7 +240,7 @@ impl Connections {
         if let Some(connection) = self.open.get_mut(&id) {
             connection.working = true;
             connection.reading = false;
-            let (source, socket) = (Source::Connection(id), &connection.socket);
+            let (source, socket) = (Theirs::Connection(id), &connection.socket);
             let _ = connection.queue.change(source, socket, false, false);
         }
     }
@@ -277,7 +277,7 @@ impl Connections {
         };
         let descriptors: Vec<BorrowedFd<'_>> = unsent.descriptors.iter().map(AsFd::as_fd).collect();
         let sent = packet::send(&connection.socket, &unsent.message, &descriptors);
-        let (source, socket) = (Source::Connection(id), &connection.socket);
+        let (source, socket) = (Theirs::Connection(id), &connection.socket);
         match sent {
             Ok(()) => {
                 // The client has the same by now. It may have the pipe in an `epoll` that makes the last close wait for

@@ -4,7 +4,7 @@
 //! with requests, and what they cost is on the user's account: one that ends thousands at once makes
 //! itself wait. Their memory stays charged meanwhile.
 
-use super::events::{Events, Source};
+use super::events::{Events, Theirs};
 use crate::lease::{LeasePipe, Serial};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -79,7 +79,7 @@ impl Ends {
     /// Has one wait in this queue.
     pub(super) fn wait(&mut self, serial: Serial, queue: &Rc<Events>) -> io::Result<()> {
         if let Some(end) = self.pipes.get_mut(&serial) {
-            queue.add(Source::LeasePipe(serial), &end.pipe, true)?;
+            queue.add(Theirs::LeasePipe(serial), &end.pipe, true)?;
             end.queue = Some(Rc::clone(queue));
         }
         Ok(())

@@ -1,4 +1,10 @@
-//! What the server waits for, by what it is: `epoll` behind names.
+//! What the server waits for, by what it is.
+//!
+//! Each user's connections and pipes wait in an `epoll` of the user's; the loop asks for those of all users, and for
+//! what is the daemon's own, in one `ppoll`. No `epoll` is in another: whoever adds one to another, or anything to one
+//! that is in another, has to wait for a lock of which the machine has one (`epnested_mutex`), and any
+//! process can hold that for as long as it likes. Before Linux 6.4 so does whoever closes one, which is a
+//! thread's work that may wait.
 
 use crate::lease::Serial;
 use crate::machine::ConnectionId;
@@ -10,44 +16,57 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// What something happened to.
+/// What the loop waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The socket clients connect to.
-    Listener,
     /// Workers that are done.
     Workers,
     /// Signals.
     Signals,
     /// A signal to read the configuration again.
     Reloads,
-    /// The connections of a user.
+    /// The socket clients connect to.
+    Listener,
+    /// What a user has in [`Events`] of its own.
     User(u32),
+}
+
+/// Those of these that have something to read, after at most `most`. To the nanosecond: in a whole millisecond
+/// a user out of debt would have a burst saved up.
+pub(super) fn wait_for(
+    sources: &[(Source, BorrowedFd<'_>)],
+    most: Duration,
+) -> io::Result<Vec<Source>> {
+    let files = sources.iter().map(|(_, file)| file);
+    let wanted = files.map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN));
+    let mut wanted: Vec<_> = wanted.collect();
+    match rustix::event::poll(&mut wanted, Some(&timespec(most))) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    }
+    let both = sources.iter().zip(&wanted);
+    let ready = both.filter(|(_, wanted)| !wanted.revents().is_empty());
+    Ok(ready.map(|((source, _), _)| *source).collect())
+}
+
+/// Of a user's, what something happened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Theirs {
     /// A client.
     Connection(ConnectionId),
     /// The pipe of a lease.
     LeasePipe(Serial),
 }
 
-/// Events of one wait. The kernel goes on behind the last one at the next.
-const EVENTS: usize = 256;
-
-/// What waits that long may wait in whole milliseconds, by one system call.
-const COARSE: Duration = Duration::from_millis(10);
-
-/// Numbers in the lower bits, what they number in the upper ones.
+/// A number in the lower bits, what it numbers in the upper ones.
 const KIND_SHIFT: u32 = 56;
 
-impl Source {
+impl Theirs {
     fn token(self) -> u64 {
         let (kind, number) = match self {
-            Self::Listener => (0, 0),
-            Self::Workers => (1, 0),
-            Self::Signals => (2, 0),
-            Self::Reloads => (3, 0),
-            Self::Connection(number) => (4, number),
-            Self::LeasePipe(number) => (5, number),
-            Self::User(uid) => (6, uid.into()),
+            Self::Connection(number) => (0, number),
+            Self::LeasePipe(number) => (1, number),
         };
         (kind << KIND_SHIFT) | (number & ((1 << KIND_SHIFT) - 1))
     }
@@ -55,13 +74,8 @@ impl Source {
     fn from_token(token: u64) -> Option<Self> {
         let number = token & ((1 << KIND_SHIFT) - 1);
         Some(match token >> KIND_SHIFT {
-            0 => Self::Listener,
-            1 => Self::Workers,
-            2 => Self::Signals,
-            3 => Self::Reloads,
-            4 => Self::Connection(number),
-            5 => Self::LeasePipe(number),
-            6 => Self::User(u32::try_from(number).ok()?),
+            0 => Self::Connection(number),
+            1 => Self::LeasePipe(number),
             _ => return None,
         })
     }
@@ -70,12 +84,12 @@ impl Source {
 /// Something that happened.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
-    pub(super) source: Source,
+    pub(super) source: Theirs,
     pub(super) writable: bool,
     pub(super) hung_up: bool,
 }
 
-/// What is waited for.
+/// What is waited for of a user: an `epoll` that no other watches, and that watches none.
 #[derive(Debug)]
 pub(super) struct Events {
     epoll: OwnedFd,
@@ -90,7 +104,7 @@ impl Events {
 
     /// Waits for `source` from now on: for something to read, or only for the
     /// other end to hang up. It ends with the last copy of the descriptor.
-    pub(super) fn add(&self, source: Source, file: impl AsFd, read: bool) -> io::Result<()> {
+    pub(super) fn add(&self, source: Theirs, file: impl AsFd, read: bool) -> io::Result<()> {
         let data = EventData::new_u64(source.token());
         Ok(epoll::add(&self.epoll, file, data, flags(read, false))?)
     }
@@ -103,7 +117,7 @@ impl Events {
     /// Waits for something else.
     pub(super) fn change(
         &self,
-        source: Source,
+        source: Theirs,
         file: impl AsFd,
         read: bool,
         write: bool,
@@ -114,42 +128,24 @@ impl Events {
 
     /// The first thing that has happened, if anything has. What is ready comes in turn.
     pub(super) fn next(&self) -> io::Result<Option<Event>> {
-        Ok(self.ready(1, Duration::ZERO)?.pop())
-    }
-
-    /// What happened, after at most `most`.
-    pub(super) fn wait(&self, most: Duration) -> io::Result<Vec<Event>> {
-        if most >= COARSE {
-            let whole = Duration::from_millis(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
-            return self.ready(EVENTS, whole);
-        }
-        let timeout = timespec(most);
-        // To the nanosecond: `epoll_wait` counts milliseconds, in which a user out of debt
-        // would have a burst saved up.
-        let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
-        match rustix::event::poll(&mut epoll, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => self.ready(EVENTS, Duration::ZERO),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// What happened, after at most so many whole milliseconds.
-    fn ready(&self, events: usize, most: Duration) -> io::Result<Vec<Event>> {
-        let mut ready: Vec<epoll::Event> = Vec::with_capacity(events);
-        let most = timespec(most);
-        match epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&most)) {
+        let mut ready: Vec<epoll::Event> = Vec::with_capacity(1);
+        match epoll::wait(
+            &self.epoll,
+            spare_capacity(&mut ready),
+            Some(&Timespec::default()),
+        ) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let event = |event: epoll::Event| {
             let flags = event.flags;
             Some(Event {
-                source: Source::from_token(event.data.u64())?,
+                source: Theirs::from_token(event.data.u64())?,
                 writable: flags.contains(EventFlags::OUT),
                 hung_up: flags.intersects(EventFlags::HUP | EventFlags::ERR),
             })
         };
-        Ok(ready.into_iter().filter_map(event).collect())
+        Ok(ready.pop().and_then(event))
     }
 }
 
@@ -157,6 +153,12 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+impl From<Events> for OwnedFd {
+    fn from(events: Events) -> Self {
+        events.epoll
     }
 }
 
@@ -183,11 +185,11 @@ mod tests {
         let events = Events::new().unwrap();
         let ends: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
         for (number, (ours, theirs)) in (0..).zip(&ends) {
-            events.add(Source::Connection(number), ours, true).unwrap();
+            events.add(Theirs::Connection(number), ours, true).unwrap();
             rustix::io::write(theirs, b"x").unwrap();
         }
         let next = || match events.next().unwrap().unwrap().source {
-            Source::Connection(number) => number,
+            Theirs::Connection(number) => number,
             other => panic!("{other:?}"),
         };
         let order: Vec<_> = (0..6).map(|_| next()).collect();
@@ -197,17 +199,12 @@ mod tests {
     #[test]
     fn a_token_is_read_as_it_was_written() {
         for source in [
-            Source::Listener,
-            Source::Workers,
-            Source::Signals,
-            Source::Reloads,
-            Source::Connection(0),
-            Source::Connection((1 << KIND_SHIFT) - 1),
-            Source::LeasePipe(7),
-            Source::User(u32::MAX),
+            Theirs::Connection(0),
+            Theirs::Connection((1 << KIND_SHIFT) - 1),
+            Theirs::LeasePipe(7),
         ] {
-            assert_eq!(Source::from_token(source.token()), Some(source));
+            assert_eq!(Theirs::from_token(source.token()), Some(source));
         }
-        assert_eq!(Source::from_token(u64::MAX), None);
+        assert_eq!(Theirs::from_token(u64::MAX), None);
     }
 }

@@ -68,7 +68,7 @@ use crate::store::{Files, Key};
 use budget::{Budget, processor_time};
 use closer::Closer;
 use connections::Connections;
-use events::{Events, Source};
+use events::Source;
 use keeper::{Keeper, Received};
 use listen::Listener;
 use looks::Looks;
@@ -79,6 +79,7 @@ use refills::Refills;
 use reload::{Read, Reader};
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
@@ -112,7 +113,6 @@ struct Server {
     pool: Pool,
     connections: Connections,
     closer: Rc<Closer>,
-    events: Events,
     turns: Turns,
     listener: Listener,
     peers: Peers,
@@ -173,7 +173,6 @@ impl Server {
         let no_thread = |error| ServeError::system("start a thread", error);
         let looks = Looks::new().map_err(no_thread)?;
         let closer = Rc::new(Closer::new().map_err(no_thread)?);
-        let events = Events::new().map_err(|error| ServeError::system("wait", error))?;
         // Root's range, and the daemon's user's, count as users of their own.
         let mut ids = SubordinateIds::of_machine(&[0, owner]);
         ids.read();
@@ -203,11 +202,10 @@ impl Server {
                 restored.whole, restored.unknown, restored.ended
             ));
         }
-        let server = Self {
+        Ok(Self {
             pool,
             connections: Connections::new(&limits, Rc::clone(&closer)),
             closer,
-            events,
             turns: Turns::default(),
             listener,
             peers,
@@ -219,20 +217,21 @@ impl Server {
             config: config.clone(),
             watchdog: service::watchdog(),
             troubled: BTreeSet::new(),
-        };
-        server
-            .wait_for_all()
-            .map_err(|error| ServeError::system("wait", error))?;
-        Ok(server)
+        })
     }
 
-    fn wait_for_all(&self) -> io::Result<()> {
-        self.events.add(Source::Listener, &self.listener, true)?;
-        self.events
-            .add(Source::Workers, self.pool.workers.wake(), true)?;
-        self.events.add(Source::Signals, &self.signals, true)?;
-        self.events.add(Source::Reloads, &self.reloads, true)?;
-        Ok(())
+    /// What has something to read, after at most `most`. A user in debt, and a socket at which nothing is to be
+    /// accepted now, are not asked for.
+    fn wait(&self, most: Duration) -> io::Result<Vec<Source>> {
+        let mut sources = vec![
+            (Source::Workers, self.pool.workers.wake()),
+            (Source::Signals, self.signals.as_fd()),
+            (Source::Reloads, self.reloads.as_fd()),
+        ];
+        let listens = self.listens_at.is_none();
+        sources.extend(listens.then(|| (Source::Listener, self.listener.as_fd())));
+        sources.extend(self.turns.sources());
+        events::wait_for(&sources, most)
     }
 
     fn run(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
@@ -247,18 +246,15 @@ impl Server {
         let mut ticked = Instant::now();
         while !self.pool.machine.is_drained() {
             let now = Instant::now();
-            self.turns.go_on(now, &self.events);
+            self.turns.go_on(now);
             let wait = tick.saturating_sub(ticked.elapsed());
             let wait = self.turns.wait(now).map_or(wait, |due| due.min(wait));
             let wait = self.listen_again(now).map_or(wait, |due| due.min(wait));
             let unclosed = self.closer.look_after(now);
             let wait = unclosed.map_or(wait, |due| due.min(wait));
-            let events = self
-                .events
-                .wait(wait)
-                .map_err(|error| ServeError::system("wait", error))?;
-            for event in events {
-                match event.source {
+            let ready = self.wait(wait);
+            for source in ready.map_err(|error| ServeError::system("wait", error))? {
+                match source {
                     Source::User(uid) => self.turn(uid),
                     Source::Reloads => {
                         let _ = self.reloads.read(&mut [0; 16]);
@@ -270,8 +266,7 @@ impl Server {
                         self.work_done();
                         self.reloaded(say);
                     }
-                    // In their users' queues, and not here.
-                    Source::Connection(_) | Source::LeasePipe(_) | Source::Signals => {}
+                    Source::Signals => {}
                 }
             }
             if ticked.elapsed() >= tick {
@@ -318,7 +313,9 @@ impl Server {
         for id in self.connections.stuck(now) {
             self.close_on_its_account(id);
         }
-        self.turns.sweep(now);
+        for (user, queue) in self.turns.sweep(now) {
+            self.closer.close_sent(user, queue.into());
+        }
         let with_lease = self.pool.machine.connections();
         for id in self.connections.idle(now) {
             if !with_lease.contains(&id) {

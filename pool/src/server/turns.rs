@@ -1,15 +1,16 @@
 //! Whose request is handled next: one of each user in turn, and of each user its
 //! connections in turn.
 //!
-//! The connections of a user are an `epoll` instance of their own, and that is one source
+//! The connections of a user are [`Events`] of their own, and that is one source
 //! of the daemon's. So a turn costs as many requests as there are users with any, however
-//! many connections they come over, and a user over its [`Budget`] is set aside by changing one
-//! source. The kernel goes through what is ready in turn.
+//! many connections they come over, and a user over its [`Budget`] is set aside by asking for one
+//! source less. Of a user the kernel goes through what is ready in turn.
 
 use super::budget::Budget;
 use super::events::{Event, Events, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -39,17 +40,11 @@ pub(super) struct Turns {
 
 impl Turns {
     /// The queue of a user, for a new connection. One that is not `bounded` is not held back.
-    pub(super) fn queue(
-        &mut self,
-        uid: u32,
-        bounded: bool,
-        events: &Events,
-    ) -> io::Result<Rc<Events>> {
+    pub(super) fn queue(&mut self, uid: u32, bounded: bool) -> io::Result<Rc<Events>> {
         if let Some(user) = self.users.get(&uid) {
             return Ok(Rc::clone(&user.queue));
         }
         let queue = Rc::new(Events::new()?);
-        events.add(Source::User(uid), &*queue, true)?;
         let user = User {
             queue: Rc::clone(&queue),
             budget: bounded.then(|| Budget::full(Instant::now())),
@@ -59,13 +54,19 @@ impl Turns {
         Ok(queue)
     }
 
+    /// Those that may have a turn, to be waited for.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
+        let users = self.users.iter().filter(|(_, user)| !user.is_aside);
+        users.map(|(uid, user)| (Source::User(*uid), user.queue.as_fd()))
+    }
+
     /// What is next of a user; [`Turns::spend`] must follow.
     pub(super) fn next(&self, uid: u32) -> Option<Event> {
         self.users.get(&uid)?.queue.next().ok()?
     }
 
     /// Subtracts what was done for a user from its budget, and sets a user in debt aside.
-    pub(super) fn spend(&mut self, uid: u32, spent: Duration, events: &Events) {
+    pub(super) fn spend(&mut self, uid: u32, spent: Duration) {
         let Some(user) = self.users.get_mut(&uid) else {
             return;
         };
@@ -75,16 +76,13 @@ impl Turns {
         let now = Instant::now();
         budget.spend(spent, now);
         if let Some(due) = budget.due(now).filter(|_| !user.is_aside) {
-            let aside = events.change(Source::User(uid), &*user.queue, false, false);
-            user.is_aside = aside.is_ok();
-            if user.is_aside {
-                self.aside.insert((due, uid));
-            }
+            user.is_aside = true;
+            self.aside.insert((due, uid));
         }
     }
 
     /// Users out of debt have their turn again.
-    pub(super) fn go_on(&mut self, now: Instant, events: &Events) {
+    pub(super) fn go_on(&mut self, now: Instant) {
         while let Some((due, uid)) = self.aside.first().copied()
             && due <= now
         {
@@ -97,7 +95,6 @@ impl Turns {
                 self.aside.insert((later, uid));
             } else {
                 user.is_aside = false;
-                let _ = events.change(Source::User(uid), &*user.queue, true, false);
             }
         }
     }
@@ -108,15 +105,19 @@ impl Turns {
         Some(due.saturating_duration_since(now))
     }
 
-    /// Forgets users without connections, once nothing is to be remembered of them.
-    pub(super) fn sweep(&mut self, now: Instant) {
-        self.users.retain(|_, user| !user.is_gone(now));
+    /// Forgets users without connections, once nothing is to be remembered of them. What they had is the caller's
+    /// to close.
+    pub(super) fn sweep(&mut self, now: Instant) -> Vec<(u32, Events)> {
+        let gone = self.users.extract_if(.., |_, user| user.is_gone(now));
+        let queues = gone.map(|(uid, user)| Some((uid, Rc::into_inner(user.queue)?)));
+        queues.flatten().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::budget::BURST;
+    use super::super::events::{Theirs, wait_for};
     use super::*;
     use std::os::unix::net::UnixStream;
 
@@ -125,7 +126,6 @@ mod tests {
 
     /// Users with connections that always have a request.
     struct Flood {
-        events: Events,
         turns: Turns,
         _queues: Vec<Rc<Events>>,
         _ends: Vec<(UnixStream, UnixStream)>,
@@ -133,22 +133,20 @@ mod tests {
 
     impl Flood {
         fn new(users: &[(u32, u64)], bounded: bool) -> Self {
-            let events = Events::new().unwrap();
             let mut turns = Turns::default();
             let (mut queues, mut ends) = (Vec::new(), Vec::new());
             for (uid, connections) in users {
-                let queue = turns.queue(*uid, bounded, &events).unwrap();
+                let queue = turns.queue(*uid, bounded).unwrap();
                 for number in 0..*connections {
                     let (ours, theirs) = UnixStream::pair().unwrap();
                     rustix::io::write(&theirs, b"x").unwrap();
-                    let source = Source::Connection(u64::from(*uid) * 1000 + number);
+                    let source = Theirs::Connection(u64::from(*uid) * 1000 + number);
                     queue.add(source, &ours, true).unwrap();
                     ends.push((ours, theirs));
                 }
                 queues.push(queue);
             }
             Self {
-                events,
                 turns,
                 _queues: queues,
                 _ends: ends,
@@ -158,14 +156,15 @@ mod tests {
         /// The connections served in a turn.
         fn turn(&mut self, spent: Duration) -> Vec<u64> {
             let mut order = Vec::new();
-            for event in self.events.wait(Duration::ZERO).unwrap() {
-                let Source::User(uid) = event.source else {
-                    panic!("{event:?}");
+            let sources: Vec<_> = self.turns.sources().collect();
+            for source in wait_for(&sources, Duration::ZERO).unwrap() {
+                let Source::User(uid) = source else {
+                    panic!("{source:?}");
                 };
-                if let Source::Connection(number) = self.turns.next(uid).unwrap().source {
+                if let Theirs::Connection(number) = self.turns.next(uid).unwrap().source {
                     order.push(number);
                 }
-                self.turns.spend(uid, spent, &self.events);
+                self.turns.spend(uid, spent);
             }
             order
         }
@@ -190,25 +189,23 @@ mod tests {
         let wait = flood.turns.wait(begin).unwrap();
         assert!(wait >= Duration::from_millis(400), "{wait:?}");
         // What is spent meanwhile comes on top.
-        flood
-            .turns
-            .spend(FLOOD, Duration::from_millis(10), &flood.events);
-        flood.turns.go_on(begin + wait, &flood.events);
+        flood.turns.spend(FLOOD, Duration::from_millis(10));
+        flood.turns.go_on(begin + wait);
         let longer = flood.turns.wait(begin).unwrap();
         assert!(longer >= Duration::from_millis(480), "{longer:?}");
         // No sooner, and not for a new connection either.
         flood._ends.clear();
         flood._queues.clear();
         let almost = begin + longer - Duration::from_millis(1);
-        flood.turns.go_on(almost, &flood.events);
-        flood.turns.sweep(almost);
-        let queue = flood.turns.queue(FLOOD, true, &flood.events).unwrap();
+        flood.turns.go_on(almost);
+        assert!(flood.turns.sweep(almost).is_empty());
+        let queue = flood.turns.queue(FLOOD, true).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
-        queue.add(Source::Connection(7), &ours, true).unwrap();
+        queue.add(Theirs::Connection(7), &ours, true).unwrap();
         rustix::io::write(&theirs, b"x").unwrap();
         assert!(flood.turn(Duration::ZERO).is_empty());
         let due = begin + Duration::from_secs(3600);
-        flood.turns.go_on(due, &flood.events);
+        flood.turns.go_on(due);
         assert_eq!(flood.turn(Duration::ZERO), [7]);
     }
 
@@ -218,7 +215,8 @@ mod tests {
         flood.turn(Duration::from_millis(1));
         flood._queues.pop();
         let now = Instant::now();
-        flood.turns.sweep(now + Duration::from_secs(1));
+        let gone = flood.turns.sweep(now + Duration::from_secs(1));
+        assert!(gone.iter().map(|(uid, _)| *uid).eq([OTHER]));
         assert!(flood.turns.users.keys().eq([&FLOOD]));
     }
 }

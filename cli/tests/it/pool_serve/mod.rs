@@ -9,6 +9,8 @@ mod draw;
 mod export;
 mod flood;
 mod guest;
+mod held_epoll;
+mod held_page;
 mod held_pipe;
 mod hostile;
 mod kit;
