@@ -26,8 +26,7 @@ impl Server {
     /// next connection waits: at most so many do that each is looked at soon.
     pub(super) fn accept(&mut self) {
         let now = Instant::now();
-        let behind = self.closer.is_behind() || self.peers.is_behind();
-        let behind = behind.then(|| now + closer::PATIENCE);
+        let behind = self.closer.is_behind().then(|| now + closer::PATIENCE);
         if let Some(due) = self.strangers.due(now).max(behind) {
             self.listens_at = Some(due);
             return;
@@ -75,9 +74,7 @@ impl Server {
         // Before its groups and its cgroup are read: one that does nothing but connect has all that
         // it may have most of the time.
         if self.connections.has_all(user) || self.peers.has_all(user) {
-            self.connections
-                .turn_away(user, socket, RefusalCode::Busy, TOO_MANY);
-            self.pool.machine.counters().turned_away += 1;
+            self.is_one_too_many(user, socket);
             self.charge(user, begin);
             return Standing::Client;
         }
@@ -86,15 +83,23 @@ impl Server {
             let unknown = Unknown {
                 socket,
                 credentials,
+                is_owner: self.pool.machine.rules().is_owner(credentials.uid),
                 with_cgroup,
             };
-            let is_owner = self.pool.machine.rules().is_owner(credentials.uid);
-            self.peers.look_up(user, is_owner, unknown);
+            if let Some((of, socket)) = self.peers.look_up(user, unknown) {
+                self.is_one_too_many(of, socket);
+            }
             self.charge(user, begin);
             return Standing::Client;
         }
         let peer = credentials.peer(&socket, user, false);
         self.welcome_peer(socket, user, peer, begin)
+    }
+
+    fn is_one_too_many(&mut self, user: u32, socket: OwnedFd) {
+        self.connections
+            .turn_away(user, socket, RefusalCode::Busy, TOO_MANY);
+        self.pool.machine.counters().turned_away += 1;
     }
 
     /// Those that were looked up.

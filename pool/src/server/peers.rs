@@ -4,7 +4,8 @@
 //! The cgroup of a process is in files of its own user's, who may have a lock or a lease on them, and reading them can
 //! wait for locks of the kernel's that others hold; the owners of ranges of user numbers are in a file that
 //! anybody may lock, and their names may have to be asked for. So a connection waits for this, and nothing else
-//! does: one of each user in turn, and few of each.
+//! does: one of each user in turn, and few of each. Where all places are taken, a user that has fewer, by two or
+//! more, gets one of the user's that has most; root and the daemon's user have places of their own.
 
 use super::budget::processor_time;
 use crate::os::background;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Connections that may wait, before no other is accepted.
+/// Connections that may wait, but for the owner's.
 const MOST: usize = 256;
 
 /// Of these, of one user.
@@ -28,6 +29,8 @@ const MOST_OF_A_USER: usize = 64;
 pub(super) struct Unknown {
     pub(super) socket: OwnedFd,
     pub(super) credentials: Credentials,
+    /// Whether it is root's, or the daemon's user's.
+    pub(super) is_owner: bool,
     /// Whether its cgroup counts.
     pub(super) with_cgroup: bool,
 }
@@ -74,6 +77,20 @@ impl Queue {
     fn of_user(&self, user: u32) -> usize {
         let waiting = self.unknown.get(&user).map_or(0, VecDeque::len);
         waiting + usize::from(self.under_way == Some(user))
+    }
+
+    /// Takes the last one of the user that has most, where that has more than this user will have.
+    fn give_up(&mut self, user: u32) -> Option<(u32, OwnedFd)> {
+        let mine = self.of_user(user);
+        let others = self.unknown.iter_mut();
+        let others = others.filter(|(_, theirs)| theirs.iter().all(|one| !one.is_owner));
+        let (most, theirs) = others.max_by_key(|(_, theirs)| theirs.len())?;
+        let most = *most;
+        if theirs.len() <= mine + 1 {
+            return None;
+        }
+        let last = theirs.pop_back()?;
+        Some((most, last.socket))
     }
 
     fn len(&self) -> usize {
@@ -146,19 +163,21 @@ impl Peers {
         Ok(Self { shared })
     }
 
-    /// Whether so many connections wait that no other is to be accepted.
-    pub(super) fn is_behind(&self) -> bool {
-        self.shared.lock().len() >= MOST
-    }
-
     /// Whether so many of a user's wait that no other of that user's is to.
     pub(super) fn has_all(&self, user: u32) -> bool {
         self.shared.lock().of_user(user) >= MOST_OF_A_USER
     }
 
-    /// Has a peer looked up that counts as this user, as far as that is known; the owner's before others.
-    pub(super) fn look_up(&self, user: u32, is_owner: bool, unknown: Unknown) {
+    /// Has a peer looked up that counts as this user, as far as that is known; the owner's before others. Where too
+    /// many wait, a connection and its user come back, to be turned away: this one, or one of a user that has more.
+    pub(super) fn look_up(&self, user: u32, unknown: Unknown) -> Option<(u32, OwnedFd)> {
+        let is_owner = unknown.is_owner;
         let mut queue = self.shared.lock();
+        let is_full = !is_owner && queue.len() >= MOST;
+        let given_up = is_full.then(|| queue.give_up(user)).flatten();
+        if is_full && given_up.is_none() {
+            return Some((user, unknown.socket));
+        }
         let of_user = queue.unknown.entry(user).or_default();
         of_user.push_back(unknown);
         match of_user.len() {
@@ -167,6 +186,7 @@ impl Peers {
             _ => {}
         }
         self.shared.changed.notify_one();
+        given_up
     }
 
     /// Leaves connections that wait to the end of this process.
@@ -193,6 +213,7 @@ fn look_up(unknown: Unknown, ids: &mut SubordinateIds) -> Known {
         socket,
         credentials,
         with_cgroup,
+        ..
     } = unknown;
     let has_changed = ids.read();
     let user = ids.user_of(credentials.uid);
@@ -231,8 +252,16 @@ mod tests {
         let socket: OwnedFd = UnixStream::pair().unwrap().0.into();
         Unknown {
             credentials: Credentials::of(&socket).unwrap(),
+            is_owner: false,
             socket,
             with_cgroup: true,
+        }
+    }
+
+    fn of_root() -> Unknown {
+        Unknown {
+            is_owner: true,
+            ..unknown()
         }
     }
 
@@ -247,12 +276,12 @@ mod tests {
         let peers = Peers::with(look_up, Arc::clone(&wake)).unwrap();
         for _ in 0..MOST_OF_A_USER {
             assert!(!peers.has_all(1));
-            peers.look_up(1, false, unknown());
+            assert!(peers.look_up(1, unknown()).is_none());
         }
         until(|| peers.shared.lock().under_way == Some(1));
-        assert!(peers.has_all(1) && !peers.has_all(2) && !peers.is_behind());
-        peers.look_up(3, false, unknown());
-        peers.look_up(2, true, unknown());
+        assert!(peers.has_all(1) && !peers.has_all(2));
+        peers.look_up(3, unknown());
+        peers.look_up(2, of_root());
         assert!(!ready::to_read(&wake).unwrap() && peers.known().is_empty());
         go_on.send(()).unwrap();
         // The owner's is behind no other.
@@ -265,13 +294,43 @@ mod tests {
         // The other user's is not behind all of the first's.
         go_on.send(()).unwrap();
         until(|| peers.shared.lock().under_way == Some(3));
-        for user in 4.. {
-            if peers.is_behind() {
-                break;
+        drop(go_on);
+    }
+
+    #[test]
+    fn users_with_all_places_keep_out_neither_root_nor_another_user() {
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let look_up = move |unknown: Unknown| {
+            let _ = may_go_on.recv();
+            look_up(unknown, &mut SubordinateIds::of_file("/nonexistent", &[]))
+        };
+        let peers = Peers::with(look_up, wake()).unwrap();
+        let of_user = |user| peers.shared.lock().of_user(user);
+        for user in 1..=4 {
+            for _ in 0..MOST_OF_A_USER {
+                assert!(peers.look_up(user, unknown()).is_none());
             }
-            peers.look_up(user, false, unknown());
         }
         assert_eq!(peers.shared.lock().len(), MOST);
+        until(|| peers.shared.lock().under_way == Some(1));
+        // Root's waits beside them, and is the next.
+        assert!(peers.look_up(0, of_root()).is_none());
+        go_on.send(()).unwrap();
+        until(|| peers.shared.lock().under_way == Some(0));
+        // What is known already waits for the serving thread.
+        assert_eq!(peers.shared.lock().len(), MOST + 1);
+        let before = [1, 2, 3, 4].map(of_user);
+        for place in 1..=3 {
+            let (of, _) = peers.look_up(5, unknown()).unwrap();
+            assert!((1..=4).contains(&of), "{of}");
+            assert_eq!(of_user(5), place);
+        }
+        let after: usize = [1, 2, 3, 4].map(of_user).iter().sum();
+        assert_eq!(before.iter().sum::<usize>() - after, 3);
+        // One that has as many as any gets no other's.
+        let (of, _) = peers.look_up(2, unknown()).unwrap();
+        assert_eq!(of, 2);
+        assert_eq!(peers.shared.lock().len(), MOST + 1);
         drop(go_on);
     }
 
@@ -285,7 +344,7 @@ mod tests {
         std::fs::write(&file, format!("1234:{uid}:1\n")).unwrap();
         assert!(!ids.is_current());
         let known = || {
-            peers.look_up(uid, false, unknown());
+            peers.look_up(uid, unknown());
             let mut known = Vec::new();
             until(|| {
                 known.extend(peers.known());
