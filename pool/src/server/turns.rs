@@ -108,9 +108,10 @@ impl Turns {
     /// Forgets users without connections, once nothing is to be remembered of them. What they had is the caller's
     /// to close.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<(u32, Events)> {
-        let gone = self.users.extract_if(.., |_, user| user.is_gone(now));
-        let queues = gone.map(|(uid, user)| Some((uid, Rc::into_inner(user.queue)?)));
-        queues.flatten().collect()
+        let gone = self.users.iter().filter(|(_, user)| user.is_gone(now));
+        let gone: Vec<_> = gone.map(|(uid, _)| *uid).collect();
+        let queue = |uid| Some((uid, Rc::into_inner(self.users.remove(&uid)?.queue)?));
+        gone.into_iter().filter_map(queue).collect()
     }
 }
 
