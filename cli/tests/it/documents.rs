@@ -269,7 +269,7 @@ fn the_readme_is_short_and_a_beginning() {
     }
 }
 
-/// A list that a test writes; the others are to be divided.
+/// A list that a test writes, and a threat model, which is one page.
 const LONG: [&str; 2] = ["unsafe.md", "pool-threats.md"];
 
 #[test]
