@@ -454,8 +454,8 @@ pub proof fn lemma_none(base: int, mine: u64, word: u64)
     }
 }
 
-/// The plainest model of an allocator, the one that the property tests compare it with
-/// (`engine/src/frames/tests/frame_set.rs`): one `bool` a frame.
+/// The plainest model of an allocator: one `bool` a frame. It is written after the one that the property tests compare the
+/// allocator with (`engine/src/frames/tests/frame_set.rs`); nothing compares the two.
 pub ghost struct Model {
     pub allocated: spec_fn(int) -> bool,
 }

@@ -8,6 +8,7 @@
 
 import datetime
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -17,14 +18,15 @@ import time
 from pathlib import Path
 
 import planted
-from weave import Spec, refuse, weave_all
+from weave import AS_IT_SHIPS, Spec, refuse, weave_all
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 VERIFIED = HERE / "verified.txt"
 PAGE = ROOT / "docs/proofs.md"
 # What would make a proof worth nothing: each use stands in docs/proofs.md, with its reason.
-TRUSTED = re.compile(r"\b(assume|admit|external_body|assume_specification|axiom|uninterp|external_fn_specification)\b")
+TRUSTED = re.compile(r"\b(assume\w*|admit|external\w*|axiom|uninterp)\b")
+# The default ones.
 FEATURES = ["content", "hotplug", "movable"]
 
 
@@ -65,7 +67,8 @@ def hashes():
         for spec in specs():
             text = (Path(folder) / spec.out()).read_text().split("\n} // verus!\n")[0]
             found[spec.title()] = hashlib.sha256(text.encode()).hexdigest()
-        for name in ["proofs/lib.rs", "proofs/model.rs", "proofs/told.rs", "proofs/huges.rs", "proofs/weave.py"]:
+        own = ["lib.rs", "model.rs", "told.rs", "huges.rs", "weave.py", "verify.py"]
+        for name in [*(f"proofs/{name}" for name in own), *AS_IT_SHIPS]:
             found[name] = hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
         return found, kinds
 
@@ -139,6 +142,8 @@ def prove():
 
 def check():
     wrong = list(trusted())
+    if f"\ndefault = {json.dumps(FEATURES)}\n" not in (ROOT / "engine/Cargo.toml").read_text():
+        wrong.append(f"engine/Cargo.toml has other default features than {FEATURES}, of which all is proven: name them in proofs/verify.py")
     was = dict(reversed(line.split("  ")) for line in VERIFIED.read_text().splitlines() if "  " in line)
     now, _ = hashes()
     for name in sorted(now.keys() | was.keys()):

@@ -3,8 +3,9 @@
 
 For each FILE named in specs/*.spec.rs, `OUT/FILE` is the file as it ships, line by line, and
 between its lines what the specification says. What is put in is ghost: clauses of a contract or
-a loop, `proof { }` blocks, specification and proof functions. Anything else is refused here, and
-what the prover finds in ghost code may change no variable of the program. So what is proven of the
+a loop, `proof { }` blocks, specification and proof functions; what the prover finds in ghost code
+may change no variable of the program. What is easily written by mistake instead is refused here. A
+specification that means to fool this can: whoever has read it knows that what is proven of the
 woven file holds for the one that ships.
 
 A specification is Rust with headings:
@@ -69,6 +70,10 @@ def check_clauses(where, text):
     # A clause ends with a comma: what follows is the program's own block.
     if not plain(text).rstrip().endswith(","):
         refuse(where, "expected a comma after the last clause")
+    # Nor does a block of its own stand there, with an item after it that the program's block would become.
+    item = re.search(r"\b(fn|impl|mod|struct|enum|trait|static|macro_rules|unsafe|extern)\b|#\[(?!trigger)", plain(text))
+    if item or re.search(r"(,|^\s*(%s))\s*\{" % "|".join(CLAUSES), plain(text)):
+        refuse(where, "expected clauses, found a block or an item")
 
 
 def check_proof(where, text):
@@ -97,7 +102,7 @@ def check_items(where, text):
             r" *(pub(\(crate\))? )?((open|closed|broadcast) )?(spec|proof) fn |fn theorem_", line
         ):
             refuse(where, f"expected `spec fn`, `proof fn` or `fn theorem_...`: {line.strip()}")
-        if re.match(r"(pub )?(const|static|mod|macro|trait|type|unsafe|extern)\b", line):
+        if re.match(r"\s*(pub(\([a-z]+\))? )?(const|static|mod|macro|macro_rules|trait|type|unsafe|extern)\b", line):
             refuse(where, f"only functions, and structs of ghost values, may be added: {line.strip()}")
 
 
@@ -190,6 +195,9 @@ def weave(spec, root):
     lines = (root / spec.file).read_text().splitlines()
     end = next((row for row, line in enumerate(lines) if line.startswith("#[cfg(all(test")), len(lines))
     tests, lines = lines[end:], lines[:end]
+    closed = next((row for row, line in enumerate(tests) if line == "}"), len(tests))
+    if any(line.strip() for line in tests[closed + 1 :]):
+        refuse(spec.file, "code stands after the tests, where nothing is proven: put it before them")
     known = functions(lines)
     before, after, instead = {}, {}, {}
 

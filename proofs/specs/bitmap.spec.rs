@@ -812,7 +812,7 @@ proof fn lemma_block(base: int, seen: u64, at: u32, block: u32, count: u32)
         && (seen | ((!0u64 >> sub(64u32, count)) << at)) & !seen == (!0u64 >> sub(64u32, count)) << at) by (bit_vector);
 }
 
-/// Two calls never hold the same page: whatever two hold of one bitmap, they share none.
+/// Whatever tokens two calls hold of one bitmap, they share none.
 proof fn theorem_no_page_is_held_twice(tracked one: &mut Held, tracked other: &Held)
     requires old(one).id() == other.id(),
     ensures final(one).dom() == old(one).dom(), old(one).dom().disjoint(other.dom()),
@@ -820,7 +820,7 @@ proof fn theorem_no_page_is_held_twice(tracked one: &mut Held, tracked other: &H
     one.disjoint(other);
 }
 
-/// There is such a bitmap: all its pages are free, a call takes some, and can give back what it took.
+/// There is such a bitmap: all its pages are free, and what a call takes of it, if it gets any, `give` does not refuse.
 fn theorem_what_was_taken_can_be_given_back(order: u8, count: u32)
     requires order <= 8 && 1 <= count <= 1u32 << order,
 {
@@ -849,9 +849,9 @@ fn theorem_what_was_taken_can_be_given_back(order: u8, count: u32)
     assert(held.dom() =~= Set::empty());
     if let Ok(TakenAt { at, filled: _, undone: _ }) = bitmap.take_any(order, count, Tracked(&mut held)) {
         assert(held.dom() =~= range(at as int, at + count));
-        if let Ok(_) = bitmap.give(Pages { at, count }, Tracked(&mut held)) {
-            assert(held.dom() =~= Set::empty());
-        }
+        let given = bitmap.give(Pages { at, count }, Tracked(&mut held));
+        assert(given is Ok);
+        assert(held.dom() =~= Set::empty());
     }
 }
 
@@ -867,8 +867,8 @@ proof fn lemma_not_none()
     lemma_row(256, 0, 64); lemma_row(320, 0, 64); lemma_row(384, 0, 64); lemma_row(448, 0, 64);
 }
 
-/// What `take_any` takes was free in the model of the property tests, and what it does is what `set` does there; if it
-/// takes nothing, nothing changes.
+/// What `take_any` takes was free in a ghost copy of the property tests' model, and what it does is what `set` does there;
+/// if it takes nothing, nothing changes. What all others hold stays as it is meanwhile.
 fn theorem_taking_pages_is_what_the_model_does(bitmap: &Bitmap, order: u8, count: u32, Ghost(model): Ghost<Model>,
     Tracked(mine): Tracked<&mut Held>, Tracked(others): Tracked<&mut Held>)
     requires

@@ -1,5 +1,5 @@
 //@ file engine/src/frames/word/giant.rs
-// The word of a giant frame: what it says, what every word keeps, and what each change leaves alone.
+// The word of a giant frame: what it says, what most functions keep, and what each change leaves alone.
 
 //@ external impl fmt::Debug for Giant
 //@ external const _: ()
@@ -130,6 +130,7 @@
 //@ fn Giant::with_content
     ensures out.says() == (Says {
             known: if content == Content::Unknown { 0 } else { HUGES }, contents: content as u32, ..self.says() }),
+        self.keeps() && (self.says().state == 1 || self.says().state == 3) ==> out.keeps(),
 //@ fn Giant::with_known
     requires known <= HUGES,
     ensures out.says() == (Says { known, contents: if known == 0 { 0 } else { content as u32 }, ..self.says() }),
@@ -414,7 +415,8 @@ impl Giant {
     /// The word after `fetch_add`, which wraps.
     pub closed spec fn plus(self, more: u64) -> Giant { Giant(add(self.0, more)) }
 
-    /// What every word in memory keeps.
+    /// What most functions keep, if the word before did. Of words in memory only `shape` in `proofs/huges.rs` is proven:
+    /// one that is being opened does not keep this once something was counted in it.
     pub closed spec fn keeps(self) -> bool {
         let says = self.says();
         &&& 1 <= says.state <= 4
@@ -656,7 +658,7 @@ proof fn theorem_a_word_is_what_it_says(one: Giant, other: Giant)
     assert(part(a, 0, 3) == part(b, 0, 3) && part(a, 3, 1) == part(b, 3, 1) && part(a, 4, 10) == part(b, 4, 10) && part(a, 14, 12) == part(b, 14, 12) && part(a, 26, 12) == part(b, 26, 12) && part(a, 38, 4) == part(b, 38, 4) && part(a, 42, 4) == part(b, 42, 4) && part(a, 46, 10) == part(b, 46, 10) && part(a, 56, 2) == part(b, 56, 2) && part(a, 58, 1) == part(b, 58, 1) && part(a, 59, 5) == part(b, 59, 5));
 }
 
-/// Merged and opened again, a giant frame is as before.
+/// Merged and opened again, a giant frame is as before, if its bounds are 0.
 fn theorem_merge_and_split_are_inverse(split: Giant)
     requires
         split.keeps() && split.complete(),
@@ -678,7 +680,8 @@ fn theorem_split_and_merge_are_inverse(free: Giant)
     assert(merged.says() == (Says { opened: 1, stale: 0, ..free.says() }));
 }
 
-/// What was reserved in one step is given back in one, and but for the count of raises the word is as before.
+/// What was reserved in one step is added back in one, and but for the count of raises the word is as before. `raise_free`
+/// merges it after that, if it is complete.
 fn theorem_a_reservation_is_undone(word: Giant, count: u32)
     requires word.keeps() && word.says().state == 3 && 0 < count <= word.says().free,
 {

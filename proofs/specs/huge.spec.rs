@@ -201,7 +201,7 @@ impl Huge {
 
     pub open spec fn says(self) -> HugeSays { says(self.word()) }
 
-    /// What every word in memory keeps.
+    /// What every change keeps, if the word before did; of words in memory it is not proven.
     pub closed spec fn keeps(self) -> bool {
         let says = self.says();
         1 <= says.state <= 4 && says.order <= LARGEST_PAGES && says.content <= 2 && says.unused == 0

@@ -257,8 +257,8 @@ pub open spec fn bounding(word: u64, out: Option<u64>) -> bool {
     }
 }
 
-/// Two calls never hold the same huge frame: whatever two hold of one giant frame, they share none. So who has it as one
-/// block, which is all 512, is the only one who has any of it.
+/// Whatever tokens two calls hold of one giant frame, they share none. So who has it as one block, which is all 512, is
+/// the only one who has any of it.
 proof fn theorem_no_huge_frame_is_held_twice(tracked one: &mut Rights, tracked other: &mut Rights, id: InstanceId)
     requires old(one).of(id) && old(other).of(id),
     ensures
@@ -277,16 +277,16 @@ proof fn theorem_no_huge_frame_is_held_twice(tracked one: &mut Rights, tracked o
     }
 }
 
-/// Nothing is lost: huge frames that are taken, and rights to those that are not, are always 512; what a call that died
-/// had is missing elsewhere, and no more.
+/// Huge frames that are taken, and rights to those that are not, are 512 in every state that keeps the invariant, as every
+/// transition does; what a call that died had is missing elsewhere, and no more.
 proof fn theorem_what_is_taken_and_what_can_be_had_are_always_512(state: Frames::State)
     requires state.invariant(),
     ensures state.counted + state.backs + state.units + state.held.len() == 512,
 {
 }
 
-/// There is such a giant frame, free and with nothing written below, and each step leaves what the next one wants: it
-/// opens, a huge frame of it is taken, given back, counted, and taken again.
+/// There is such a giant frame, free and with nothing written below; wherever each step succeeds, the next one's conditions
+/// hold: it opens, a huge frame of it is taken, given back, counted, and taken again.
 fn theorem_the_steps_of_a_giant_frame_follow_one_another(huge: usize)
     requires huge < 512,
 {
@@ -345,8 +345,8 @@ fn theorem_the_steps_of_a_giant_frame_follow_one_another(huge: usize)
     }
 }
 
-/// The same of huge frames: a huge frame that is taken was free in the model of the property tests, and one that is given
-/// back was allocated.
+/// The same of huge frames: a huge frame that is taken was free in a ghost copy of the property tests' model, and one that is
+/// given back was allocated. What all others hold stays as it is meanwhile.
 fn theorem_taking_and_giving_huge_frames_is_what_the_model_does(giant: &AtomicU64<Giants>, huge: &AtomicU32, seen: Huge, to: Huge,
     Ghost(model): Ghost<Model>, Tracked(mine): Tracked<&mut Rights>, Tracked(others): Tracked<&mut Rights>)
     requires
