@@ -4,9 +4,9 @@
 //! All variants run in turn in each round, on as many huge pages as one of them
 //! needs: the pool is emptied before the fresh start, and filled again, outside
 //! the timing, before its own. Beside them the floor: the same QEMU with 64 MiB of
-//! ordinary memory. [`own_daemon`] is the pool, [`guest`] the clock; [`filling`] the
-//! same while a slab that came back is filled, [`cost`] what filling costs, [`pin`]
-//! starts with all memory pinned; [`load`] what requests cost, and what one user waits beside
+//! ordinary memory. `own_daemon` is the pool, `guest` the clock; `filling` the
+//! same while a slab that came back is filled, `cost` what filling costs, `pin`
+//! starts with all memory pinned; `load` what requests cost, and what one user waits beside
 //! others.
 
 mod cost;
