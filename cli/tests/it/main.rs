@@ -39,6 +39,7 @@ mod regressions;
 mod report;
 mod same_total;
 mod slurm;
+mod sources;
 mod stick;
 mod unsafe_code;
 mod up;

@@ -1,9 +1,9 @@
 //! Words that users must not meet again: in help, documents, examples, and what programs print.
 
-use crate::documents::{commands_of, documents, groups_of, help, read, root};
+use crate::documents::{commands_of, documents, groups_of, help, read};
+use crate::sources::{code, sources};
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 /// Words of sentences that were hard to read once; in their place: the state, and what has it.
 const NOT_THESE: [&str; 13] = [
@@ -57,32 +57,18 @@ fn no_document_and_no_example_has_them() {
 
 /// What is between quotes in a source that ships, but in comments and tests.
 fn printed(source: &str) -> String {
-    let shipped = source
-        .split("#[cfg(test)]\nmod ")
-        .next()
-        .unwrap_or_default();
-    let code = shipped
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
-    let code = code.collect::<Vec<_>>().join("\n").replace("\\\"", "'");
+    let code = code(source).collect::<Vec<_>>();
+    let code = code.join("\n").replace("\\\"", "'");
     let quoted = code.split('"').skip(1).step_by(2);
     quoted.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn no_program_prints_them() {
-    let list = Command::new("git")
-        .current_dir(root())
-        .args(["ls-files", "*/src/*.rs"])
-        .output()
-        .unwrap();
-    let list = String::from_utf8(list.stdout).unwrap();
-    let sources = list
-        .lines()
-        .filter(|path| !path.contains("test") && !path.starts_with("ports/"));
     let mut seen = 0;
-    for path in sources {
-        assert_eq!(found(&printed(&read(path))), [""; 0], "{path}");
+    let others = ["fuzz/src/lib.rs".to_owned()];
+    for path in sources().into_iter().chain(others) {
+        assert_eq!(found(&printed(&read(&path))), [""; 0], "{path}");
         seen += 1;
     }
     assert!(seen > 300, "{seen}");
