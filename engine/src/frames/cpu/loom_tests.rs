@@ -370,20 +370,25 @@ fn beside_an_isolation(
     check(1, move || {
         let machine = Machine::new(&[(64, 66)], &NoDrain);
         let mut cpu = set_up(machine);
-        let (cpu, ()) = both(
-            move || {
-                call(machine, &mut cpu);
-                cpu
-            },
-            || {
-                first(&machine.shared.nodes.segments).isolate(0).unwrap();
-                machine.shared.drain_all();
-            },
-        );
-        let slot = machine.slot();
-        assert!(slot.cached_frames() == 0 || slot.is_drain_requested());
-        core::mem::forget(cpu);
+        isolated_beside(machine, move || {
+            call(machine, &mut cpu);
+            cpu
+        });
     });
+}
+
+/// What the CPU caches in the end has a drain that is pending.
+fn isolated_beside(
+    machine: &'static Machine,
+    acts: impl FnOnce() -> Cpu<'static, 'static> + 'static,
+) {
+    let (cpu, ()) = both(acts, || {
+        first(&machine.shared.nodes.segments).isolate(0).unwrap();
+        machine.shared.drain_all();
+    });
+    let slot = machine.slot();
+    assert!(slot.cached_frames() == 0 || slot.is_drain_requested());
+    core::mem::forget(cpu);
 }
 
 #[test]
@@ -411,21 +416,12 @@ fn cpus_that_are_counted_beside_an_isolation_are_drained_or_see_it() {
     check(1, || {
         let machine: &'static Machine = Machine::without_cpus(&[(64, 66)]);
         let page = machine.page().unwrap();
-        let (cpu, ()) = both(
-            move || {
-                machine.shared.provide_cpus(two_slots()).unwrap();
-                let mut cpu = machine.cpu(0);
-                cpu.free(page, Order::PAGE).unwrap();
-                cpu
-            },
-            || {
-                first(&machine.shared.nodes.segments).isolate(0).unwrap();
-                machine.shared.drain_all();
-            },
-        );
-        let slot = machine.slot();
-        assert!(slot.cached_frames() == 0 || slot.is_drain_requested());
-        core::mem::forget(cpu);
+        isolated_beside(machine, move || {
+            machine.shared.provide_cpus(two_slots()).unwrap();
+            let mut cpu = machine.cpu(0);
+            cpu.free(page, Order::PAGE).unwrap();
+            cpu
+        });
     });
 }
 
