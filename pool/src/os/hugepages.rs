@@ -104,6 +104,7 @@ pub fn node_exists(sys: &Path, node: u32) -> bool {
 #[derive(Debug)]
 pub struct SetAside {
     file: PathBuf,
+    /// Without surplus pages: those are used still, and go when they are free.
     before_pages: u64,
     /// Held while the value lives.
     _lock: OwnedFd,
@@ -131,8 +132,8 @@ impl SetAside {
         let usable = seen.free_pages.saturating_sub(seen.promised_pages);
         let wanted = seen.total_pages + pages.saturating_sub(usable);
         let set_aside = Self {
+            before_pages: persistent(&file)?,
             file,
-            before_pages: seen.total_pages,
             _lock: lock,
         };
         fs::write(&set_aside.file, wanted.to_string())?;
@@ -155,6 +156,19 @@ impl Drop for SetAside {
     }
 }
 
+/// The pages of `nr_hugepages` that are no surplus. Surplus pages may go at any time, which changes both numbers.
+fn persistent(total: &Path) -> io::Result<u64> {
+    let surplus = KeptFile::open(&total.with_file_name("surplus_hugepages"))?;
+    let total = KeptFile::open(total)?;
+    loop {
+        let before = surplus.number()?;
+        let pages = total.number()?;
+        if surplus.number()? == before {
+            return Ok(pages.saturating_sub(before));
+        }
+    }
+}
+
 /// An exclusive lock on the kernel's file itself; waits for it. So every process that
 /// changes the number meets there, whatever folders they see, and no other process can
 /// lay something in the lock's place.
@@ -167,6 +181,7 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{FallocateFlags, MemfdFlags};
 
     #[test]
     fn reads_machine_and_node_and_knows_what_is_missing() {
@@ -215,5 +230,22 @@ mod tests {
             }
             Err(error) => crate::os::need::skip("hugepages", error),
         }
+    }
+
+    /// They are surplus pages then, which the next one that sets pages aside sees in the total.
+    #[test]
+    fn pages_that_are_used_after_they_went_back_are_not_set_aside_for_good() {
+        let set_aside = match SetAside::new(2 << 20, 4) {
+            Ok(set_aside) => set_aside,
+            Err(error) => return crate::os::need::skip("hugepages", error),
+        };
+        let before = set_aside.before_pages;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let used = rustix::fs::memfd_create("used", flags).unwrap();
+        rustix::fs::fallocate(&used, FallocateFlags::empty(), 0, 8 << 20).unwrap();
+        drop(set_aside);
+        drop(SetAside::new(2 << 20, 4).unwrap());
+        drop(used);
+        assert_eq!(SetAside::new(2 << 20, 0).unwrap().before_pages, before);
     }
 }
