@@ -28,14 +28,14 @@ pub use watch::Watch;
 pub use work::Work;
 
 use crate::os::hugepages::SYS;
+use crate::os::threads::Threads;
 use crate::os::{background, cpus, memory_file};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
 
 /// One piece of work on one file.
@@ -117,20 +117,28 @@ pub struct Worker<T> {
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Starts one; `report` is called on its thread after each job.
+    /// Starts one, on a thread that is ready; `report` is called there after each job.
     ///
     /// # Errors
-    /// The operating system's refusal of a thread.
+    /// No thread is ready.
     pub fn start(
+        threads: &Threads,
         name: &str,
         policy: Policy,
         report: impl Fn(Done<T>) + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel();
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || serve(&jobs, &policy, &report))?;
+        threads.start(name, move || serve(jobs, &policy, &report))?;
         Ok(Self { queue })
+    }
+
+    /// One for a test.
+    #[cfg(test)]
+    pub(crate) fn alone(
+        policy: Policy,
+        report: impl Fn(Done<T>) + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::start(&Threads::new()?, "test", policy, report)
     }
 
     /// Appends a job.
@@ -142,7 +150,12 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
-fn serve<T>(jobs: &Receiver<Job<T>>, policy: &Policy, report: &impl Fn(Done<T>)) {
+/// Works through jobs on this thread, which behaves in this way from then on.
+pub fn serve<T>(
+    jobs: impl IntoIterator<Item = Job<T>>,
+    policy: &Policy,
+    report: &impl Fn(Done<T>),
+) {
     // Refused where a container forbids it: then it is an ordinary thread that
     // keeps to its rate. So is one that could not come back for a page.
     // The thread that started this one may have more weight.

@@ -8,6 +8,7 @@ use crate::os::need::skip;
 use crate::os::pressure::Gauge;
 use crate::protocol::PageSize;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 const PAGE: u64 = 2 << 20;
@@ -79,7 +80,7 @@ fn policy() -> Policy {
 fn run(file: &Arc<OwnedFd>, refill: Refill) -> Done<()> {
     let (tell, told) = mpsc::channel();
     let tell = move |done| tell.send(done).unwrap();
-    let worker = Worker::start("test", policy(), tell).unwrap();
+    let worker = Worker::alone(policy(), tell).unwrap();
     let job = Job {
         cancel: refill.tenure.ended(),
         ..Job::new((), Arc::clone(file), Work::Refill(refill))
@@ -219,7 +220,7 @@ fn a_slab_is_emptied_behind_the_page_under_way_and_no_other_is_begun() {
     tenure.end();
     let (tell, emptied) = mpsc::channel();
     let report = move |done: Done<()>| tell.send(done.result).unwrap();
-    let prompt = Worker::start("test", Policy::default(), report).unwrap();
+    let prompt = Worker::alone(Policy::default(), report).unwrap();
     let empty = Job {
         after: Some(Arc::clone(&tenure)),
         ..Job::new((), Arc::clone(&file), Work::Empty)
@@ -244,7 +245,7 @@ fn ends(page: PageSize, rounds: u32) {
         let (refill, worker_file) = (all(page, &tenure), Arc::clone(&file));
         let (tell, told) = mpsc::channel();
         let report = move |done: Done<()>| tell.send(done.refilled_pages.len()).unwrap();
-        let worker = Worker::start("test", policy(), report).unwrap();
+        let worker = Worker::alone(policy(), report).unwrap();
         let job = Job {
             cancel: tenure.ended(),
             ..Job::new((), worker_file, Work::Refill(refill))
@@ -257,7 +258,7 @@ fn ends(page: PageSize, rounds: u32) {
         tenure.end();
         let (tell_emptied, emptied) = mpsc::channel();
         let report = move |done: Done<()>| tell_emptied.send(done.result).unwrap();
-        let prompt = Worker::start("test", Policy::default(), report).unwrap();
+        let prompt = Worker::alone(Policy::default(), report).unwrap();
         let empty = Job {
             after: Some(tenure),
             ..Job::new((), Arc::clone(&file), Work::Empty)

@@ -7,6 +7,7 @@ use crate::os::need::skip;
 use crate::os::pressure::Gauge;
 use crate::protocol::PageSize;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 const BYTES: u64 = 8 << 20;
@@ -47,7 +48,7 @@ fn policy(pace: Option<Pace>) -> Policy {
 /// Lets a worker do the job and waits for its end.
 fn run(policy: Policy, job: Job<u32>) -> Done<u32> {
     let (tell, told) = mpsc::channel();
-    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
+    let worker = Worker::alone(policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job).unwrap();
     told.recv().unwrap()
 }
@@ -128,7 +129,7 @@ fn at_a_rate_of_nothing_only_the_first_burst_is_filled() {
     let (cancel, progress) = (Arc::clone(&slow.cancel), Arc::clone(&slow.done_bytes));
     let (tell, told) = mpsc::channel();
     let policy = policy(Some(no_pressure(Some(0))));
-    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
+    let worker = Worker::alone(policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(slow).unwrap();
     while progress.load(Ordering::Relaxed) == 0 {
         thread::yield_now();
@@ -160,7 +161,7 @@ fn pressure_pauses_until_it_is_gone() {
     };
     let file = file();
     let (tell, told) = mpsc::channel();
-    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
+    let worker = Worker::alone(policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job(&file, FILL)).unwrap();
     let nothing = told.recv_timeout(Duration::from_millis(200));
     assert!(nothing.is_err(), "{nothing:?}");
@@ -183,7 +184,7 @@ fn turned_off_nothing_is_filled_until_it_is_turned_on() {
     };
     let file = file();
     let (tell, told) = mpsc::channel();
-    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
+    let worker = Worker::alone(policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job(&file, FILL)).unwrap();
     let nothing = told.recv_timeout(Duration::from_millis(200));
     assert!(nothing.is_err(), "{nothing:?}");

@@ -54,8 +54,8 @@ pub enum Event {
     NotGrown {
         /// Which.
         slab: SlabId,
-        /// Why; `None` where there are no pages for it: then nothing was done to it.
-        error: Option<String>,
+        /// Why.
+        why: NotGrown,
     },
     /// A slab is whole again after [`Action::Grow`], or why it is not.
     ToppedUp {
@@ -119,6 +119,17 @@ pub enum Event {
         /// What is seen now.
         seen: Seen,
     },
+}
+
+/// Why a slab was not made longer.
+#[derive(Debug, Clone)]
+pub enum NotGrown {
+    /// There are no pages for it, and nothing was done to it.
+    NoPages,
+    /// No thread is ready that could fill it, and nothing was done to it.
+    NoThread,
+    /// It failed, and the slab is not clean any more.
+    Failed(String),
 }
 
 /// What is seen of the machine now and then.

@@ -29,7 +29,7 @@ mod tests;
 mod times;
 mod view;
 
-pub use action::{Action, Allocation, ConnectionId, Event, Now, Reach, Seen, Step};
+pub use action::{Action, Allocation, ConnectionId, Event, NotGrown, Now, Reach, Seen, Step};
 pub use class::Spec;
 pub use leases::{Lease, Leases, Viewer};
 pub use restart::{Before, Restored};
@@ -140,9 +140,9 @@ impl Machine {
                 self.takes.not_sent(serial);
                 self.returns.end_lease(core, now, serial);
             }
-            Event::NotGrown { slab, error } => {
+            Event::NotGrown { slab, why } => {
                 self.takes
-                    .not_grown(core, &mut self.returns, now, slab, error);
+                    .not_grown(core, &mut self.returns, now, slab, why);
             }
             Event::ToppedUp { slab, error } => {
                 self.takes

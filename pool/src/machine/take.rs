@@ -1,6 +1,6 @@
 //! The way out: a slab is chosen, charged, topped up if need be, and allocated.
 
-use super::action::{Action, Allocation, ConnectionId, Now};
+use super::action::{Action, Allocation, ConnectionId, NotGrown, Now};
 use super::choose::Want;
 use super::core::Core;
 use super::leases::Lease;
@@ -118,8 +118,7 @@ impl Takes {
         };
         if pick.bytes > pick.key.bytes && !self.may_top_up(peer.user) {
             let text = "as many slabs are being topped up as may be at once";
-            let refusal = Refusal::new(RefusalCode::Busy, text).retry_after(Some(LEAST_RETRY_MS));
-            return core.reply(from, Reply::Refused(refusal));
+            return refuse_busy(core, from, text);
         }
         // Before a slab is touched. What it gets may be more than it requests, and that counts.
         let charge = match core.ledger.charge(&core.rules, &peer, pick.bytes) {
@@ -183,21 +182,24 @@ impl Takes {
         returns: &mut Returns,
         now: Now,
         slab: SlabId,
-        error: Option<String>,
+        why: NotGrown,
     ) {
         let Some(waiting) = self.waiting.remove(&slab) else {
             return;
         };
         let to = waiting.connection;
-        match error {
-            None => {
+        match why {
+            NotGrown::NoPages | NotGrown::NoThread => {
                 if !core.slabs.untake(slab, waiting.key) {
                     returns.discard(core, vec![(slab, waiting.key.bytes)]);
                 }
                 core.credit([waiting.charge]);
+                if matches!(why, NotGrown::NoThread) {
+                    return refuse_busy(core, to, "no thread is ready that could fill a slab");
+                }
                 self.nothing_ready(core, now, to, &waiting.take);
             }
-            Some(error) => {
+            NotGrown::Failed(error) => {
                 returns.take_back(core, now, returned(slab, waiting));
                 core.refuse(to, RefusalCode::Internal, error);
             }
@@ -364,6 +366,12 @@ impl Takes {
             && core.fills_now()
             && core.slabs.trouble(want.node, want.page).is_none()
     }
+}
+
+/// Soon it may be granted.
+fn refuse_busy(core: &mut Core, to: ConnectionId, text: &str) {
+    let refusal = Refusal::new(RefusalCode::Busy, text).retry_after(Some(LEAST_RETRY_MS));
+    core.reply(to, Reply::Refused(refusal));
 }
 
 fn returned(slab: SlabId, waiting: Waiting) -> Returned {

@@ -343,10 +343,11 @@ fn a_slab_that_could_not_grow_is_kept_only_where_it_is_still_wanted() {
         size_class_bytes: BYTES,
         slabs: 0,
     });
-    for (meanwhile, is_kept) in [
-        (None, true),
-        (Some(Request::Drain), false),
-        (Some(fewer), false),
+    for (meanwhile, why, is_kept) in [
+        (None, NotGrown::NoPages, true),
+        (None, NotGrown::NoThread, true),
+        (Some(Request::Drain), NotGrown::NoThread, false),
+        (Some(fewer), NotGrown::NoPages, false),
     ] {
         let (mut machine, now, slab) = one_that_tops_up();
         for action in meanwhile.map_or_else(Vec::new, |it| machine.step(now, request(0, it))) {
@@ -355,7 +356,7 @@ fn a_slab_that_could_not_grow_is_kept_only_where_it_is_still_wanted() {
                 machine.step(now, Event::Prepared { from, spec });
             }
         }
-        let actions = machine.step(now, Event::NotGrown { slab, error: None });
+        let actions = machine.step(now, Event::NotGrown { slab, why });
         let is_discarded = |action: &Action| matches!(action, Action::Discard(it) if *it == slab);
         assert_eq!(!actions.iter().any(is_discarded), is_kept, "{actions:?}");
         assert_eq!(machine.core.slabs.clean().count(), usize::from(is_kept));

@@ -1,12 +1,11 @@
 //! A system call of another thread, ended.
 
-use std::os::unix::thread::JoinHandleExt;
-use std::thread::JoinHandle;
+use rustix::process::{Pid, getpid};
 
-/// Sends SIGIO to a thread, which ends what it waits for in the kernel with `EINTR`. This process
+/// Sends SIGIO to a thread of this process, which ends what it waits for in the kernel with `EINTR`. This process
 /// must have a handler for it, or it ends.
-pub fn interrupt<T>(thread: &JoinHandle<T>) {
-    // SAFETY: the thread was neither joined nor detached, since its handle is here: its number
-    // is valid, also after it has ended.
-    unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGIO) };
+pub fn interrupt(thread: Pid) {
+    let (process, thread) = (getpid().as_raw_nonzero(), thread.as_raw_nonzero());
+    // SAFETY: integers only; a thread of another process, or none, is refused.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGIO) };
 }

@@ -8,6 +8,7 @@
 //!   [`passrights`]: those to which nobody can send descriptors;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
 //! - [`kept`]: files of the kernel that are read and never closed; [`cgroup_memory`]: a cgroup's limits;
+//! - [`threads`]: threads that are begun before they are needed;
 //! - [`inherited`]: descriptors that the parent of this process left open;
 //! - [`service`]: what the service manager passes in and is notified of;
 //! - [`need`]: what a test needs of the machine.
@@ -39,4 +40,5 @@ pub mod ready;
 pub mod seccomp;
 pub mod service;
 pub mod subids;
+pub mod threads;
 pub mod zero;

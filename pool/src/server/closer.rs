@@ -14,12 +14,14 @@
 use crate::os::background;
 use crate::os::interrupt::interrupt;
 use crate::os::passrights;
+use crate::os::threads::Threads;
+use rustix::process::Pid;
+use rustix::thread::gettid;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long a close may wait.
@@ -55,6 +57,8 @@ struct Queue {
     turns: VecDeque<u32>,
     /// What threads close now, by their numbers.
     closing: BTreeMap<u64, Open>,
+    /// The kernel's numbers of these threads, also of those that have nothing to close.
+    threads: BTreeMap<u64, Pid>,
     /// The same of those that are left to themselves.
     lost: BTreeMap<u64, Open>,
     /// Sockets that are not closed yet, by user.
@@ -139,6 +143,7 @@ impl Shared {
     /// Closes what comes, as thread `number`, until that is left to itself.
     fn close_all(&self, number: u64) {
         let mut queue = self.lock();
+        queue.threads.insert(number, gettid());
         loop {
             if let Some(descriptor) = queue.next(number) {
                 drop(queue);
@@ -147,34 +152,34 @@ impl Shared {
                 let goes_on = queue.closed(number);
                 self.changed.notify_all();
                 if !goes_on {
-                    return;
+                    break;
                 }
             } else if queue.is_over {
-                return;
+                break;
             } else {
                 let changed = self.changed.wait(queue);
                 queue = changed.unwrap_or_else(PoisonError::into_inner);
             }
         }
+        queue.threads.remove(&number);
     }
 }
 
-/// Starts thread `number`.
-fn start(shared: &Arc<Shared>, number: u64) -> io::Result<JoinHandle<()>> {
+/// Starts thread `number`, if one is ready.
+fn start(threads: &Threads, shared: &Arc<Shared>, number: u64) -> io::Result<()> {
     let shared = Arc::clone(shared);
     let close_all = move || {
         // As the serving thread: users wait for their connections.
         let _ = background::run_before_others();
         shared.close_all(number);
     };
-    thread::Builder::new().name("close".into()).spawn(close_all)
+    threads.start("close", close_all)
 }
 
 /// What the serving thread knows of one that closes.
 #[derive(Debug)]
 struct Place {
-    /// The last thread that was started, and its number.
-    thread: JoinHandle<()>,
+    /// The last thread that was started.
     number: u64,
     /// What it was seen to close, and since when.
     seen: Option<(u64, Instant)>,
@@ -183,9 +188,9 @@ struct Place {
 }
 
 impl Place {
-    fn new(shared: &Arc<Shared>, number: u64) -> io::Result<Self> {
+    fn new(threads: &Threads, shared: &Arc<Shared>, number: u64) -> io::Result<Self> {
+        start(threads, shared, number)?;
         Ok(Self {
-            thread: start(shared, number)?,
             number,
             seen: None,
             signals: 0,
@@ -193,7 +198,7 @@ impl Place {
     }
 
     /// Ends a close that waits for too long, or goes on without it.
-    fn look_after(&mut self, now: Instant, shared: &Arc<Shared>, queue: &mut Queue) {
+    fn look_after(&mut self, now: Instant, closer: &Closer, queue: &mut Queue) {
         let Some(open) = queue.closing.get(&self.number) else {
             self.seen = None;
             return;
@@ -212,13 +217,16 @@ impl Place {
         self.seen = Some((open.number, now));
         self.signals += 1;
         if self.signals <= SIGNALS {
-            interrupt(&self.thread);
-        } else if let Ok(next) = Self::new(shared, self.number + PLACES) {
+            // It has not ended: it closes something.
+            if let Some(thread) = queue.threads.get(&self.number) {
+                interrupt(*thread);
+            }
+        } else if let Ok(next) = Self::new(&closer.threads, &closer.shared, self.number + PLACES) {
             let lost = queue.closing.remove(&self.number);
             queue.lost.extend(lost.map(|open| (self.number, open)));
             *self = next;
             // The other place may take what waited for this one.
-            shared.changed.notify_all();
+            closer.shared.changed.notify_all();
         }
     }
 }
@@ -228,25 +236,27 @@ impl Place {
 pub(super) struct Closer {
     shared: Arc<Shared>,
     places: RefCell<Vec<Place>>,
+    threads: Arc<Threads>,
 }
 
 impl Closer {
-    pub(super) fn new() -> io::Result<Self> {
-        Self::with(drop)
+    pub(super) fn new(threads: Arc<Threads>) -> io::Result<Self> {
+        Self::with(threads, drop)
     }
 
     /// With another way to close.
-    fn with(close: fn(OwnedFd)) -> io::Result<Self> {
+    fn with(threads: Arc<Threads>, close: fn(OwnedFd)) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             changed: Condvar::new(),
             close,
         });
-        let places = (0..PLACES).map(|number| Place::new(&shared, number));
+        let places = (0..PLACES).map(|number| Place::new(&threads, &shared, number));
         let places = places.collect::<io::Result<_>>()?;
         Ok(Self {
             shared,
             places: RefCell::new(places),
+            threads,
         })
     }
 
@@ -289,7 +299,7 @@ impl Closer {
         // A thread that ends a close now does not know yet that it was lost.
         let mut queue = self.shared.lock();
         for place in self.places.borrow_mut().iter_mut() {
-            place.look_after(now, &self.shared, &mut queue);
+            place.look_after(now, self, &mut queue);
         }
         (queue.left() > 0).then_some(PATIENCE)
     }
@@ -310,6 +320,11 @@ mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
+    use std::thread;
+
+    fn threads() -> Arc<Threads> {
+        Arc::new(Threads::new().unwrap())
+    }
 
     /// A socket whose last copy takes an hour to close: what was sent on it is not read.
     fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
@@ -326,7 +341,7 @@ mod tests {
     fn what_a_client_left_unread_keeps_nobody_waiting() {
         signal_hook::flag::register(signal_hook::consts::SIGIO, Arc::default()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let closer = Closer::new().unwrap();
+        let closer = Closer::new(threads()).unwrap();
         let mut far_ends = Vec::new();
         for user in 1..=3 {
             let kind = SocketType::SEQPACKET;
@@ -352,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_refuses_descriptors_waits_for_no_thread() {
-        let closer = Closer::new().unwrap();
+        let closer = Closer::new(threads()).unwrap();
         let kind = SocketType::SEQPACKET;
         let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
         let (daemons, clients) = pair.unwrap();
@@ -379,7 +394,7 @@ mod tests {
     #[test]
     fn a_thread_that_no_signal_helps_is_left_to_itself_and_keeps_no_other_user_waiting() {
         signal_hook::flag::register(signal_hook::consts::SIGIO, Arc::default()).unwrap();
-        let closer = Closer::with(waits).unwrap();
+        let closer = Closer::with(threads(), waits).unwrap();
         let held = HELD.lock().unwrap();
         let (pipe, _writes) = rustix::pipe::pipe().unwrap();
         for _ in 0..=MOST {

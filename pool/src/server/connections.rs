@@ -354,9 +354,11 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::threads::Threads;
     use crate::protocol::{Lease, LeaseId, PageSize};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::sync::Arc;
 
     /// Whether the other end of a pipe is closed.
     fn is_over(pipe: &OwnedFd) -> bool {
@@ -368,7 +370,7 @@ mod tests {
     /// The client may have a copy by then that makes the daemon's close, the last one, wait.
     #[test]
     fn what_was_sent_is_closed_by_a_thread_that_may_wait() {
-        let closer = Rc::new(Closer::new().unwrap());
+        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
         let mut connections = Connections::new(&Limits::default(), Rc::clone(&closer));
         let kind = SocketType::SEQPACKET;
         let flags = SocketFlags::CLOEXEC;
@@ -412,7 +414,7 @@ mod tests {
 
     #[test]
     fn some_connections_are_reserved_for_root_whatever_the_limit() {
-        let closer = Rc::new(Closer::new().unwrap());
+        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
         for (connections, for_others) in [(1, 0), (2, 1), (15, 14), (16, 15), (32, 30), (1024, 960)]
         {
             let limits = Limits {

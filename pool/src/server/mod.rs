@@ -64,6 +64,7 @@ use crate::os::background;
 use crate::os::hugepages;
 use crate::os::service;
 use crate::os::subids::SubordinateIds;
+use crate::os::threads::Threads;
 use crate::store::{Files, Key};
 use budget::{Budget, processor_time};
 use closer::Closer;
@@ -157,9 +158,11 @@ impl Server {
             Some(socket) => Listener::received(socket, &rules)?,
             None => Listener::make(config.socket.as_ref(), &rules)?,
         };
-        let workers =
-            Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
-        let reader = Reader::new(read, workers.waker());
+        let no_thread = |error| ServeError::system("start a thread", error);
+        let threads = Arc::new(Threads::new().map_err(no_thread)?);
+        let workers = Workers::new(&config.fill, Arc::clone(&threads));
+        let workers = workers.map_err(|error| ServeError::system("wake itself", error))?;
+        let reader = Reader::new(read, Arc::clone(&threads), workers.waker());
         let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
         let now = now();
         let machine = Machine::new(Start {
@@ -170,9 +173,8 @@ impl Server {
             rate: config.fill.rate.bytes(),
             now,
         });
-        let no_thread = |error| ServeError::system("start a thread", error);
         let looks = Looks::new().map_err(no_thread)?;
-        let closer = Rc::new(Closer::new().map_err(no_thread)?);
+        let closer = Rc::new(Closer::new(threads).map_err(no_thread)?);
         // Root's range, and the daemon's user's, count as users of their own.
         let mut ids = SubordinateIds::of_machine(&[0, owner]);
         ids.read();

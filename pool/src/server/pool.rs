@@ -83,8 +83,6 @@ pub(super) struct Pool {
     pub(super) stray_bytes: Option<u64>,
     /// Answers of leases that the service manager does not have yet.
     held: VecDeque<(notifier::Ticket, Outgoing)>,
-    /// What no worker could be had for; tried again at the next tick.
-    pub(super) again: Vec<Action>,
     /// Connections at the last tick.
     pub(super) connections: usize,
 }
@@ -123,7 +121,6 @@ impl Pool {
             measured: None,
             stray_bytes: None,
             held: VecDeque::new(),
-            again: Vec::new(),
             connections: 0,
         }
     }
@@ -260,16 +257,16 @@ impl Pool {
                         stray_bytes,
                     });
                 }
-                self.empty(slab, Ticket::Empty(slab), lease, action);
+                self.empty(slab, Ticket::Empty(slab), lease);
             }
             Action::EmptyAgain(slab) => {
-                self.empty(slab, Ticket::EmptyAgain(slab), None, action);
+                self.empty(slab, Ticket::EmptyAgain(slab), None);
             }
             // One whose file could not be made has nothing to go back.
             Action::Discard(slab) if self.files.get(slab).is_err() => {
                 return Some(Event::Discarded(slab));
             }
-            Action::Discard(slab) => self.empty(slab, Ticket::Discard(slab), None, action),
+            Action::Discard(slab) => self.empty(slab, Ticket::Discard(slab), None),
             Action::ZeroInPlace { slab, node, lease } => {
                 self.zero_in_place(slab, node, lease).err()?;
                 let is_clean = false;
@@ -277,7 +274,7 @@ impl Pool {
             }
             Action::Forget(slab) => {
                 if let Some(slab) = self.files.remove(slab) {
-                    let _ = slab.discard();
+                    self.workers.discard(slab);
                 }
             }
             Action::Leave(slab) => {
@@ -419,9 +416,7 @@ impl Pool {
     /// of them last is told.
     pub(super) fn tick(&mut self) -> Vec<Outgoing> {
         self.workers.read_pressure();
-        let again = std::mem::take(&mut self.again);
-        let mut outgoing = self.carry_out(again);
-        outgoing.extend(self.look_for_pipes());
+        let mut outgoing = self.look_for_pipes();
         let revoked = self.looks.seen();
         let seen = self.see(revoked);
         outgoing.extend(self.step(Event::Tick(seen)));

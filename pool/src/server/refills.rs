@@ -211,9 +211,8 @@ impl Pool {
             bytes: slab.bytes(),
         };
         let job = Job::new(Ticket::Shorten(serial), slab.file(), work);
-        if self.workers.take_away(job).is_ok() {
-            self.refills.shortening.insert(serial);
-        }
+        self.workers.take_away(job);
+        self.refills.shortening.insert(serial);
     }
 
     /// A worker has put pages back.

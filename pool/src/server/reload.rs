@@ -10,12 +10,12 @@ use crate::lease::quota::Rules;
 use crate::machine::{Event, Spec};
 use crate::os::background;
 use crate::os::cgroup_memory::Limits;
+use crate::os::threads::Threads;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use toml::Spanned;
 
 /// Reads the configuration, on a thread of its own.
@@ -56,10 +56,11 @@ pub(super) struct Reader {
     is_under_way: bool,
     /// Whether it is to be read once more when it was.
     again: bool,
+    threads: Arc<Threads>,
 }
 
 impl Reader {
-    pub(super) fn new(read: Arc<Read>, wake: Arc<OwnedFd>) -> Self {
+    pub(super) fn new(read: Arc<Read>, threads: Arc<Threads>, wake: Arc<OwnedFd>) -> Self {
         let (tell, told) = mpsc::channel();
         Self {
             read,
@@ -68,6 +69,7 @@ impl Reader {
             told,
             is_under_way: false,
             again: false,
+            threads,
         }
     }
 
@@ -79,14 +81,12 @@ impl Reader {
         }
         let (read, tell) = (Arc::clone(&self.read), self.tell.clone());
         let wake = Arc::clone(&self.wake);
-        thread::Builder::new()
-            .name("reload".into())
-            .spawn(move || {
-                let _ = background::run_nicely(0);
-                if tell.send(New::read(&*read, &cgroups)).is_ok() {
-                    let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
-                }
-            })?;
+        self.threads.start("reload", move || {
+            let _ = background::run_nicely(0);
+            if tell.send(New::read(&*read, &cgroups)).is_ok() {
+                let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+            }
+        })?;
         self.is_under_way = true;
         Ok(())
     }

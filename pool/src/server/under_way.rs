@@ -4,7 +4,7 @@ use super::pool::Pool;
 use super::workers::Ticket;
 use crate::fill::{Job, Work, Worker};
 use crate::lease::Serial;
-use crate::machine::{Action, Event, Spec};
+use crate::machine::{Event, NotGrown, Spec};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use rustix::process::{Resource, getrlimit};
@@ -56,10 +56,10 @@ impl Pool {
         bytes: u64,
         deadline: Instant,
     ) -> Option<Event> {
-        let not_begun = Event::NotGrown { slab, error: None };
+        let not_grown = |why| Some(Event::NotGrown { slab, why });
         let more_bytes = bytes.saturating_sub(key.bytes);
         if self.has_room(key, more_bytes).is_err() {
-            return Some(not_begun);
+            return not_grown(NotGrown::NoPages);
         }
         let fill = Work::Fill {
             page: key.page,
@@ -69,12 +69,12 @@ impl Pool {
         };
         // Before the file is touched: without a thread the slab is clean as before.
         let Ok(worker) = self.workers.prompt(key.node) else {
-            return Some(not_begun);
+            return not_grown(NotGrown::NoThread);
         };
         let grown = self.grow(slab, key, bytes, fill, &worker);
-        let error = Some(grown.err()?.to_string());
+        let why = NotGrown::Failed(grown.err()?.to_string());
         self.is_done(slab);
-        Some(Event::NotGrown { slab, error })
+        not_grown(why)
     }
 
     fn grow(
@@ -152,13 +152,7 @@ impl Pool {
     }
 
     /// Has a slab's pages taken away, by a worker of its own if need be.
-    pub(super) fn empty(
-        &mut self,
-        slab: SlabId,
-        ticket: Ticket,
-        lease: Option<Serial>,
-        action: Action,
-    ) {
+    pub(super) fn empty(&mut self, slab: SlabId, ticket: Ticket, lease: Option<Serial>) {
         let Ok(file) = self.files.get_mut(slab).map(|slab| slab.file()) else {
             return;
         };
@@ -167,9 +161,7 @@ impl Pool {
             after,
             ..Job::new(ticket, file, Work::Empty)
         };
-        if self.workers.take_away(job).is_err() {
-            self.again.push(action);
-        }
+        self.workers.take_away(job);
     }
 
     pub(super) fn zero_in_place(

@@ -3,21 +3,23 @@
 //! and as many that take memory away as there are slabs to take it from, since a
 //! client that has the file can make that wait.
 //!
+//! Each has one of the [`Threads`] that are ready: to begin one may take long.
+//!
 //! What is being worked on comes back with the result as its [`Ticket`].
 
 use crate::config::Fill;
-use crate::fill::{Done, Job, Pace, Policy, Watch, Worker};
+use crate::fill::{self, Done, Job, Pace, Policy, Watch, Worker};
 use crate::lease::Serial;
 use crate::os::pressure::Gauge;
+use crate::os::threads::Threads;
 use crate::protocol::Filling;
-use crate::store::slab::SlabId;
+use crate::store::slab::{Slab, SlabId};
 use rustix::event::EventfdFlags;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is being worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,26 +49,35 @@ enum Kind {
     Refill,
 }
 
-/// A worker that takes memory away.
-#[derive(Debug)]
-struct Emptier {
-    worker: Worker<Ticket>,
-    /// Jobs that it has.
-    jobs: Arc<AtomicUsize>,
+/// Memory that is to be taken away, and by how many threads.
+#[derive(Debug, Default)]
+struct Emptying {
+    waiting: VecDeque<Job<Ticket>>,
+    /// Threads that take jobs from there, or will.
+    threads: usize,
 }
 
-impl Emptier {
-    fn jobs(&self) -> usize {
-        self.jobs.load(Ordering::Relaxed)
+/// The jobs of one of these threads.
+struct Jobs(Arc<Mutex<Emptying>>);
+
+fn lock(emptying: &Mutex<Emptying>) -> MutexGuard<'_, Emptying> {
+    emptying.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Iterator for Jobs {
+    type Item = Job<Ticket>;
+
+    fn next(&mut self) -> Option<Job<Ticket>> {
+        let mut emptying = lock(&self.0);
+        let next = emptying.waiting.pop_front();
+        emptying.threads -= usize::from(next.is_none());
+        next
     }
 }
 
-/// Emptiers at most: more files than that would have to be held by their clients at
+/// Threads that take memory away at most: more files than that would have to be held by their clients at
 /// once before one waits for another.
 const MOST_EMPTIERS: usize = 256;
-
-/// Emptiers that are kept while there is nothing to do.
-const IDLE_EMPTIERS: usize = 4;
 
 /// All workers.
 #[derive(Debug)]
@@ -82,7 +93,8 @@ pub(super) struct Workers {
     refill_pace: Arc<Pace>,
     batch_bytes: u64,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
-    emptiers: Vec<Emptier>,
+    emptying: Arc<Mutex<Emptying>>,
+    threads: Arc<Threads>,
     report: Sender<Done<Ticket>>,
     reports: Receiver<Done<Ticket>>,
     wake: Arc<OwnedFd>,
@@ -91,7 +103,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    pub(super) fn new(fill: &Fill) -> io::Result<Self> {
+    pub(super) fn new(fill: &Fill, threads: Arc<Threads>) -> io::Result<Self> {
         let batch_bytes = fill.batch.as_ref().bytes();
         let pause_at = *fill.pause_at_pressure.as_ref();
         let pause_at = (pause_at > 0).then(|| f64::from(pause_at));
@@ -103,7 +115,7 @@ impl Workers {
         let refill_pace = Pace::new(refill_rate, 1, Arc::clone(&watch));
         let (report, reports) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let mut workers = Self {
+        Ok(Self {
             rate: some(fill.rate.bytes()),
             watch,
             on: true,
@@ -116,15 +128,13 @@ impl Workers {
             refill_pace: Arc::new(refill_pace),
             batch_bytes,
             started: BTreeMap::new(),
-            emptiers: Vec::new(),
+            emptying: Arc::default(),
+            threads,
             report,
             reports,
             wake: Arc::new(rustix::event::eventfd(0, flags)?),
             refilling: BTreeSet::new(),
-        };
-        // What comes back must not be in want of a thread.
-        workers.add_emptier()?;
-        Ok(workers)
+        })
     }
 
     /// Readable when something is done.
@@ -135,6 +145,11 @@ impl Workers {
     /// The same, for another thread that has something to tell.
     pub(super) fn waker(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.wake)
+    }
+
+    #[cfg(test)]
+    pub(super) fn threads(&self) -> Arc<Threads> {
+        Arc::clone(&self.threads)
     }
 
     /// A client has memory that it is about to touch.
@@ -215,39 +230,29 @@ impl Workers {
 
     /// Memory that is taken away, whatever node it is from. A client that has the file
     /// may make this wait, so nothing that others wait for goes the same way.
-    pub(super) fn take_away(&mut self, job: Job<Ticket>) -> io::Result<()> {
-        let idle = |emptier: &Emptier| emptier.jobs() == 0;
-        if !self.emptiers.iter().any(idle) && self.emptiers.len() < MOST_EMPTIERS {
-            // Without another one it waits.
-            let _ = self.add_emptier();
+    pub(super) fn take_away(&self, job: Job<Ticket>) {
+        let mut emptying = lock(&self.emptying);
+        emptying.waiting.push_back(job);
+        if emptying.threads >= MOST_EMPTIERS {
+            return;
         }
-        let emptier = self.emptiers.iter().min_by_key(|emptier| emptier.jobs());
-        let gone = || io::Error::other("a worker ended");
-        let emptier = emptier.ok_or_else(gone)?;
-        emptier.jobs.fetch_add(1, Ordering::Relaxed);
-        emptier.worker.send(job).map_err(|_| gone())?;
-        let mut kept = 0;
-        self.emptiers.retain(|emptier| {
-            kept += usize::from(idle(emptier));
-            !idle(emptier) || kept <= IDLE_EMPTIERS
-        });
-        Ok(())
-    }
-
-    fn add_emptier(&mut self) -> io::Result<()> {
-        let jobs = Arc::new(AtomicUsize::new(0));
+        emptying.threads += 1;
+        let jobs = Jobs(Arc::clone(&self.emptying));
         let policy = Policy {
             batch_bytes: self.batch_bytes,
             ..Policy::default()
         };
-        let done = Arc::clone(&jobs);
         let report = self.reporter();
-        let worker = Worker::start("take-away", policy, move |result| {
-            done.fetch_sub(1, Ordering::Relaxed);
-            report(result);
-        })?;
-        self.emptiers.push(Emptier { worker, jobs });
-        Ok(())
+        // Without another one it waits for those that there are.
+        self.threads.start_soon("take-away", move || {
+            fill::serve(jobs, &policy, &report);
+        });
+    }
+
+    /// Closes a slab that a client had.
+    pub(super) fn discard(&self, slab: Slab) {
+        let discard = move || drop(slab.discard());
+        self.threads.start_soon("take-away", discard);
     }
 
     /// What a worker does with its results.
@@ -269,7 +274,8 @@ impl Workers {
             batch_bytes: self.batch_bytes,
             ..Policy::default()
         };
-        Worker::start(&format!("prompt-{place}"), policy, self.reporter())
+        let name = format!("prompt-{place}");
+        Worker::start(&self.threads, &name, policy, self.reporter())
     }
 
     fn make_sure(&mut self, kind: Kind, node: Option<u32>) -> io::Result<()> {
@@ -301,6 +307,6 @@ impl Workers {
             nice: self.nice,
             batch_bytes: self.batch_bytes,
         };
-        Worker::start(&name, policy, self.reporter())
+        Worker::start(&self.threads, &name, policy, self.reporter())
     }
 }

@@ -111,17 +111,28 @@ impl Daemon {
 
     /// One on a kernel that cannot refuse descriptors for it.
     pub(crate) fn on_an_older_kernel(config: &str) -> Self {
+        Self::prepared(config, super::older_kernel::on_an_older_kernel, |_| ()).0
+    }
+
+    /// One whose command is prepared, and what is made of its process before it answers.
+    pub(crate) fn prepared<T>(
+        config: &str,
+        prepare: impl FnOnce(&mut Command),
+        of: impl FnOnce(&Child) -> T,
+    ) -> (Self, T) {
         let folder = tempfile::Builder::new().prefix("pool").tempdir().unwrap();
         write_config(folder.path(), config);
         let mut command = serve(folder.path());
-        super::older_kernel::on_an_older_kernel(&mut command);
+        prepare(&mut command);
+        let child = command.spawn().unwrap();
+        let made = of(&child);
         let daemon = Self {
-            child: command.spawn().unwrap(),
+            child,
             folder,
             variables: Vec::new(),
         };
         daemon.until_it_answers();
-        daemon
+        (daemon, made)
     }
 
     /// One whose lines are read.

@@ -12,6 +12,7 @@ mod guest;
 mod held_epoll;
 mod held_page;
 mod held_pipe;
+mod held_threads;
 mod hostile;
 mod kit;
 mod manager;

@@ -2,7 +2,7 @@
 
 use super::kit::{Daemon, another_user, is_root, take, until};
 use firstlight_pool::client::{Client, ClientError};
-use firstlight_pool::protocol::{FillChange, PageSize, RefusalCode, Resize};
+use firstlight_pool::protocol::{FillChange, RefusalCode};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
 use std::process::{Command, Output};
@@ -96,44 +96,6 @@ fn an_observer_changes_nothing() {
         };
         assert_eq!(refusal.code, RefusalCode::Denied);
     });
-}
-
-/// A node whose worker can't be started is filled later, by one that can.
-#[test]
-fn a_worker_that_cannot_be_started_is_started_later() {
-    let daemon = Daemon::start(&format!("fill = {{ rate = \"0\" }}\n{CLASS}slabs = 0\n"));
-    let mut client = daemon.connect();
-    client.status().unwrap();
-    let pid = Pid::from_raw(daemon.pid().cast_signed());
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
-    let kib: u64 = size
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
-    // No address space for one more stack.
-    let current = (kib << 10) + (1 << 20);
-    let limit = |current| Rlimit {
-        current,
-        maximum: None,
-    };
-    prlimit(pid, Resource::As, limit(Some(current))).unwrap();
-    client
-        .resize(Resize {
-            page: PageSize::Transparent,
-            node: None,
-            size_class_bytes: 4 << 20,
-            slabs: 1,
-        })
-        .unwrap();
-    let mut trouble = || client.status().unwrap().pools.remove(0).trouble;
-    until("no thread could be had", || trouble().is_some());
-    let why = trouble().unwrap();
-    assert!(why.contains("temporarily unavailable"), "{why}");
-    prlimit(pid, Resource::As, limit(None)).unwrap();
-    daemon.until_clean(1);
 }
 
 /// Each slab that a client keeps open after its lease is a descriptor of the daemon's: others stay connected.

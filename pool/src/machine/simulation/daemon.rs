@@ -4,7 +4,7 @@
 use super::life::{Faults, Held, Job, Life, M, Task};
 use super::world::{InodeId, Mark};
 use crate::lease::Serial;
-use crate::machine::{Action, Allocation, Event, Step};
+use crate::machine::{Action, Allocation, Event, NotGrown, Step};
 use crate::store::slab::SlabId;
 use std::collections::VecDeque;
 
@@ -71,9 +71,15 @@ impl Life {
             } => {
                 let to = self.machine.takes.connection(slab)?;
                 self.took(slab, to, bytes);
-                if self.world.free_bytes(key.node) < bytes - key.bytes {
+                let lacks_pages = self.world.free_bytes(key.node) < bytes - key.bytes;
+                if lacks_pages || self.now_and_then(Faults::STEPS, 20) {
                     self.books.untook(slab);
-                    return Some(Event::NotGrown { slab, error: None });
+                    let why = if lacks_pages {
+                        NotGrown::NoPages
+                    } else {
+                        NotGrown::NoThread
+                    };
+                    return Some(Event::NotGrown { slab, why });
                 }
                 let fails = self.now_and_then(Faults::STEPS, 20);
                 if let Some(inode) = self.world.inode(slab) {
@@ -82,8 +88,8 @@ impl Life {
                 }
                 if fails {
                     self.books.came_back(slab, key);
-                    let error = Some("no thread".into());
-                    return Some(Event::NotGrown { slab, error });
+                    let why = NotGrown::Failed("it cannot be made longer".into());
+                    return Some(Event::NotGrown { slab, why });
                 }
                 self.begin(slab, Task::TopUp(to, deadline));
             }

@@ -20,6 +20,7 @@ use crate::machine::{ConnectionId, Event, Machine, Reach, Spec, Start};
 use crate::os::peer::Peer;
 use crate::os::pressure::Gauge;
 use crate::os::subids::SubordinateIds;
+use crate::os::threads::Threads;
 use crate::os::{memory_file, need};
 use crate::protocol::{
     FillChange, Filling, Give, PageSize, PoolRow, QuotaOf, QuotaRow, RefusalCode, Reply, Request,
@@ -29,6 +30,7 @@ use crate::store::Files;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,6 +51,13 @@ fn pool() -> (tempfile::TempDir, Pool) {
 }
 
 fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
+    let (folder, mut pool) = pool_on(Threads::new().unwrap(), config);
+    until(&mut pool, |pool| clean(pool) == 3);
+    (folder, pool)
+}
+
+fn pool_on(threads: Threads, config: &str) -> (tempfile::TempDir, Pool) {
+    let threads = Arc::new(threads);
     let config = Config::parse(Path::new("test"), config).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
@@ -65,10 +74,10 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
         Journal::open(folder.path(), 0xabc).unwrap().0,
         Pipes::open(folder.path()).unwrap(),
     );
-    let workers = Workers::new(&config.fill).unwrap();
+    let workers = Workers::new(&config.fill, Arc::clone(&threads)).unwrap();
     let wake = workers.waker();
     let refills = Refills::new(Duration::ZERO);
-    let mut pool = Pool::new(Parts {
+    let pool = Pool::new(Parts {
         machine,
         files,
         workers,
@@ -77,10 +86,23 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
         known,
         ids: SubordinateIds::of_machine(&[0]),
         keeper: Keeper::new(Notifier::new(wake).unwrap()),
-        closer: Rc::new(Closer::new().unwrap()),
+        closer: Rc::new(Closer::new(threads).unwrap()),
     });
-    until(&mut pool, |pool| clean(pool) == 3);
     (folder, pool)
+}
+
+/// Tasks that have all threads of a pool that are ready, until this is dropped.
+fn hold_threads(pool: &Pool) -> mpsc::Sender<()> {
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let goes_on = Arc::new(Mutex::new(goes_on));
+    let hold = || {
+        let goes_on = Arc::clone(&goes_on);
+        pool.workers.threads().start("held", move || {
+            let _ = goes_on.lock().unwrap().recv();
+        })
+    };
+    while hold().is_ok() {}
+    go_on
 }
 
 /// The only class, as its owner sees it.

@@ -156,3 +156,43 @@ fn slabs_that_are_topped_up_at_once_need_their_memory_together() {
         pool.step(Event::HungUp(from));
     }
 }
+
+#[test]
+fn a_top_up_without_a_thread_is_refused_with_a_reason_and_uses_up_no_slab() {
+    let (_folder, mut pool) = pool_on(Threads::no_more().0, CONFIG);
+    until(&mut pool, |pool| clean(pool) == 3);
+    let go_on = hold_threads(&pool);
+    pool.machine.zeroed(64 << 30, 64);
+    let take = Take {
+        bytes: 3 << 20,
+        max_topup_ms: 60_000,
+        ..LEAST
+    };
+    for _ in 0..4 {
+        match request(&mut pool, 0, &peer(1000), Request::Take(take.clone())).reply {
+            Reply::Refused(refusal) => {
+                assert_eq!(refusal.code, RefusalCode::Busy);
+                assert!(refusal.message.contains("thread"), "{refusal:?}");
+                assert!(refusal.retry_after_ms.is_some());
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(clean(&mut pool), 3);
+    }
+    // Nor is any of it charged.
+    let kept: Vec<_> = (0..2).map(|_| taken(&mut pool, 1000).unwrap()).collect();
+    drop((go_on, kept));
+}
+
+#[test]
+fn a_worker_that_cannot_be_started_is_started_later() {
+    let (threads, are_more) = Threads::no_more();
+    let (_folder, mut pool) = pool_on(threads, CONFIG);
+    let go_on = hold_threads(&pool);
+    until(&mut pool, |pool| row(pool).trouble.is_some());
+    let trouble = row(&mut pool).trouble.unwrap();
+    assert!(trouble.contains("no thread is ready"), "{trouble}");
+    are_more.store(true, std::sync::atomic::Ordering::Relaxed);
+    until(&mut pool, |pool| clean(pool) == 3);
+    drop(go_on);
+}
