@@ -20,7 +20,7 @@ pub struct LeasePipe(OwnedFd);
 impl LeasePipe {
     /// Whether the lease is over: all copies of the other end are closed, or somebody wrote to one.
     ///
-    /// It only polls. Whoever writes to a pipe can hold its lock for ever (out of memory that the kernel must
+    /// It only polls. A process that writes to a pipe can hold its lock for ever (out of memory that the kernel must
     /// ask a process for), and what reads, opens or closes it waits for that.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ mod tests {
         let (_folder, pipes) = pipes();
         let (ours, theirs) = pipes.make(7).unwrap();
         rustix::io::write(&theirs, &[1; 4096]).unwrap();
-        // Whoever writes on and on could have a daemon that starts read for ever.
+        // A process that writes on and on could have a daemon that starts read for ever.
         assert!(pipes.find(7).unwrap().is_none());
         assert_eq!(rustix::io::ioctl_fionread(&ours.0).unwrap(), 4096);
     }

@@ -323,7 +323,7 @@ impl Returns {
         total
     }
 
-    /// A slab that goes back to the kernel: nobody else can reach it.
+    /// A slab that goes back to the kernel: no other process can reach it.
     pub(super) fn discard_one(&mut self, core: &mut Core, slab: SlabId) {
         core.unkeep_clean(slab);
         core.memfds.remove(&slab);

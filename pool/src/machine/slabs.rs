@@ -281,7 +281,7 @@ impl Slabs {
         for spec in specs {
             if let Some(class) = self.class_or_new(spec.key) {
                 if class.spec.trusted && !spec.trusted {
-                    // A former client may reach those that were zeroed in place.
+                    // A revoked client may reach those that were zeroed in place.
                     clean.extend(class.clean.drain(..).map(|id| (id, spec.key.bytes)));
                 }
                 class.spec = *spec;

@@ -9,7 +9,7 @@ const LATELY_BYTES: u64 = 64 << 30;
 /// Nanoseconds that a GiB takes.
 pub(super) type NsPerGib = u64;
 
-/// Of slabs that only the daemon reaches: whoever holds one can make its zeroing wait, and that
+/// Of slabs that only the daemon reaches: a client that holds one can make its zeroing wait, and that
 /// says nothing about the others.
 #[derive(Debug, Default)]
 pub(super) struct Speed {

@@ -114,7 +114,7 @@ fn classes_grow_and_shrink_at_run_time() {
     assert!(slabs.begin_fill(None, now).is_none());
 }
 
-/// A former client may have kept a descriptor or a pin of what was zeroed in place.
+/// A revoked client may have kept a descriptor or a pin of what was zeroed in place.
 #[test]
 fn a_class_that_is_trusted_no_more_keeps_no_slab_that_was_used() {
     let trusted = Spec {

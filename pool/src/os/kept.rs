@@ -1,6 +1,6 @@
 //! Files of the kernel that are opened once and read whenever their figures are wanted.
 //!
-//! Any process may have a lock on a file that it can read, and then each close of that file waits for whoever
+//! Any process may have a lock on a file that it can read, and then each close of that file waits for the process that
 //! reads `/proc/locks`. A descriptor that is kept is neither opened nor closed again, and reading takes no such lock.
 
 use rustix::fs::{Mode, OFlags};

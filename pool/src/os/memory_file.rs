@@ -42,7 +42,7 @@ fn opening(file: impl AsFd, more: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// What an opening of the daemon's own is told by, whoever has kept it meanwhile: nothing reads the
+/// What an opening of the daemon's own is told by, whatever process has kept it meanwhile: nothing reads the
 /// times of such a file.
 const OWN: OFlags = OFlags::NOATIME;
 

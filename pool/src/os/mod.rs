@@ -5,7 +5,7 @@
 //! - [`zero`]: stores that go past the caches;
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: users that may connect to one;
-//!   [`passrights`]: those to which nobody can send descriptors;
+//!   [`passrights`]: those to which no descriptor can be sent;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
 //! - [`kept`]: files of the kernel that are read and never closed; [`cgroup_memory`]: a cgroup's limits;
 //! - [`threads`]: threads that are begun before they are needed;

@@ -1,6 +1,6 @@
 //! Sockets to which no process can send descriptors, of Linux 6.16 and later.
 //!
-//! Before that whoever connects can send some, and where they are not received, closing the
+//! Before that any client can send some, and where they are not received, closing the
 //! socket closes them, which takes as long as their sender likes.
 
 use std::ffi::c_int;

@@ -330,7 +330,7 @@ mod tests {
         let process = std::process::id();
         assert!(process_file(process, "cgroup").is_some());
         let held = fs::File::open(format!("/proc/{process}/cgroup")).unwrap();
-        // Whoever opens it has the kernel send us a signal: one that is ignored, not one that ends us.
+        // An opening of it has the kernel send us a signal: one that is ignored, not one that ends us.
         const F_SETSIG: libc::c_int = 10;
         // SAFETY: both calls take integers alone.
         let is_leased = unsafe {

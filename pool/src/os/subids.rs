@@ -103,7 +103,7 @@ impl SubordinateIds {
         self.is_version(self.seen())
     }
 
-    /// Reads the file if there is something new; whether it was read. Locks on the file, and whoever knows the names
+    /// Reads the file if there is something new; whether it was read. Locks on the file, and the service that knows the names
     /// of users, may have to be waited for.
     pub fn read(&mut self) -> bool {
         let version = self.seen();

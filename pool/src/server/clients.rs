@@ -297,7 +297,7 @@ impl Server {
         }
     }
 
-    /// Closes a connection when it is nobody's turn: that wakes whatever waits for it, which is its
+    /// Closes a connection when no user has its turn: that wakes whatever waits for it, which is its
     /// user's.
     pub(super) fn close_on_its_account(&mut self, id: ConnectionId) {
         let begin = processor_time();

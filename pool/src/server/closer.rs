@@ -1,7 +1,7 @@
 //! The threads that close what clients can hold open, so that the serving thread never does: their
 //! sockets, and what they were sent, lease pipes and memory.
 //!
-//! What a client sent and nobody read is closed with its socket, descriptors among it, and the last
+//! What a client sent and was not read is closed with its socket, descriptors among it, and the last
 //! copy of a descriptor can take as long as the client likes: a TCP socket with `SO_LINGER` waits
 //! for its other end, a file system in user space for its server. So can a pipe, while a process
 //! that writes to it waits for memory; and of a file that a client has locked each copy, while another
@@ -260,7 +260,7 @@ impl Closer {
         })
     }
 
-    /// Closes a user's socket soon; at once where nobody can make that take long.
+    /// Closes a user's socket soon; at once where no process can make that take long.
     pub(super) fn close(&self, user: u32, socket: OwnedFd) {
         if !passrights::are_refused(&socket) {
             self.add(user, true, socket);

@@ -281,7 +281,7 @@ impl Connections {
         match sent {
             Ok(()) => {
                 // The client has the same by now. It may have the pipe in an `epoll` that makes the last close wait for
-                // as long as it likes, and a lock on the memory: then a close waits for whoever reads `/proc/locks`.
+                // as long as it likes, and a lock on the memory: then a close waits for each reader of `/proc/locks`.
                 for descriptor in unsent.descriptors.drain(..) {
                     self.closer.close_sent(connection.peer.user, descriptor);
                 }

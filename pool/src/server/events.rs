@@ -1,9 +1,9 @@
 //! What the server waits for, by what it is.
 //!
 //! Each user's connections and pipes wait in an `epoll` of the user's; the loop asks for those of all users, and for
-//! what is the daemon's own, in one `ppoll`. No `epoll` is in another: whoever adds one to another, or anything to one
+//! what is the daemon's own, in one `ppoll`. No `epoll` is in another: a thread that adds one to another, or anything to one
 //! that is in another, has to wait for a lock of which the machine has one (`epnested_mutex`), and any
-//! process can hold that for as long as it likes. Before Linux 6.4 so does whoever closes one, which is a
+//! process can hold that for as long as it likes. Before Linux 6.4 so does a thread that closes one, which is a
 //! thread's work that may wait.
 
 use crate::lease::Serial;

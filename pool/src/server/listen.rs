@@ -113,7 +113,7 @@ impl Listener {
         let Some(admitted) = rules.admitted() else {
             return open_by_mode(path, 0o666).map_err(failed);
         };
-        // Without `group` in the rules the file's is the daemon's own, or one of former rules.
+        // Without `group` in the rules the file's is the daemon's own, or one of earlier rules.
         let others = Others {
             group: group.is_some(),
             users: &admitted.users,
@@ -138,7 +138,7 @@ impl Listener {
         std::mem::forget(self);
     }
 
-    /// Nobody is to connect here any more, or only to the next daemon.
+    /// No process is to connect here any more, or only to the next daemon.
     fn end(&self) {
         let Some(path) = &self.path else {
             return;
@@ -170,7 +170,7 @@ impl Listener {
     }
 }
 
-/// Whoever a mode allows may connect, whatever a list of former rules says. The mode comes first: with the list
+/// Users that a mode allows may connect, whatever a list of earlier rules says. The mode comes first: with the list
 /// goes what it allowed beyond that.
 fn open_by_mode(path: &Path, mode: u32) -> io::Result<()> {
     rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;

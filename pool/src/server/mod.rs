@@ -7,7 +7,7 @@
 //!
 //! What becomes of slabs and leases is decided in [`crate::machine`].
 //!
-//! A lock or a lease that a stranger has on a file delays whoever closes or opens it. So that thread opens and closes
+//! A lock or a lease that a stranger has on a file delays each thread that closes or opens it. So that thread opens and closes
 //! none on which a stranger may have one, as `openings.rs` among the tests of the daemon sees for each file:
 //!
 //! | file | how |
@@ -350,7 +350,7 @@ impl Server {
         if allocated > 0 {
             say(&format!("slabs that stay with their clients: {allocated}"));
         }
-        // Messages that nobody read go with all of them, which may take as long as their senders like.
+        // Messages that were not read go with all of them, which may take as long as their senders like.
         self.peers.leave();
         self.connections.leave();
         self.listener.leave();

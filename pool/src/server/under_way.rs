@@ -125,7 +125,7 @@ impl Pool {
         }
         Err(io::Error::other(format!(
             "slabs and leases have {held} of {most} descriptors, and the others are for connections: \
-             more of them (LimitNOFILE=), or fewer slabs that former clients keep open, would do"
+             more of them (LimitNOFILE=), or fewer slabs that clients keep open after their leases, would do"
         )))
     }
 
