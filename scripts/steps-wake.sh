@@ -64,7 +64,7 @@ if PATH=$copy/broken:$PATH scripts/steps.sh --inputs .ci/steps >/dev/null 2>&1; 
     echo "steps have inputs though cargo fails" >&2
     wrong=1
 fi
-# Of what was built, what is kept for the next clone is of outside crates, and all that belongs to each.
+# Of what was built, what is kept for any clone is of outside crates, and all that belongs to each.
 export FIRSTLIGHT_BUILT=$copy/kept
 cd "$root"
 outside="debug/.fingerprint/serde_core-00ff00ff00ff00ff/lib debug/build/serde_core-00ff00ff00ff00ff/output
@@ -87,4 +87,43 @@ if [ "$(cd "$copy/to" && find . -type f | sort)" != "$(printf './%s\n' $outside 
     echo "kept of what was built: $(cd "$copy/to" && find . -type f -exec echo {} +)" >&2
     wrong=1
 fi
+
+# The next clone in the same folder builds what has changed since, and no more: also what a run in between did not build.
+mkdir -p "$copy/first/scripts" "$copy/first/kind/src" "$copy/first/said/src"
+cp scripts/built.sh "$copy/first/scripts/"
+cd "$copy/first"
+printf '[workspace]\nmembers = ["kind", "said"]\nresolver = "3"\n' >Cargo.toml
+printf '[package]\nname = "kind"\nedition = "2024"\n' >kind/Cargo.toml
+printf '[package]\nname = "said"\nedition = "2024"\n' >said/Cargo.toml
+echo 'pub fn kind() -> u32 { 1 }' >kind/src/lib.rs
+echo 'fn main() { print!("{}", include_str!("text")) }' >said/src/main.rs
+echo first >said/src/text
+echo target >.gitignore
+cargo generate-lockfile --quiet --offline
+git init --quiet
+git add .
+commit first
+# Clones what is committed into the folder, and builds these packages there: which of them cargo compiled.
+next_clone() {
+    rm -rf "$copy/clone"
+    git clone --quiet "$copy/first" "$copy/clone"
+    cd "$copy/clone"
+    env -u CI_ALL -u CARGO_TARGET_DIR scripts/built.sh take
+    # Dates that are kept have no parts of seconds.
+    sleep 1.1
+    cargo_of_clone build --offline "$@" 2>&1 | sed -n 's/^ *Compiling \([a-z]*\).*/\1/p' | sort | xargs
+    env -u CI_ALL -u CARGO_TARGET_DIR scripts/built.sh keep
+}
+cargo_of_clone() { env -u CARGO_TARGET_DIR -u CARGO_INCREMENTAL cargo "$@"; }
+expect() {
+    [ "$1" = "$2" ] || { echo "$3: '$1', not '$2'" >&2; wrong=1; }
+}
+expect "$(next_clone --workspace)" "kind said" "the first clone compiles"
+expect "$(next_clone --workspace)" "" "a clone without a change compiles"
+echo second >"$copy/first/said/src/text"
+cd "$copy/first"
+commit second
+expect "$(next_clone -p kind)" "" "a clone that builds only what did not change compiles"
+expect "$(next_clone --workspace)" "said" "the clone after it compiles"
+expect "$(cd "$copy/clone" && cargo_of_clone run --quiet --offline -p said)" second "what was built says"
 exit "$wrong"
