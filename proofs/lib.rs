@@ -28,13 +28,24 @@ macro_rules! debug_assert {
 pub mod addr;
 // In the place of the processor's atomics.
 pub mod model;
+// Bits of a word, and the pages they stand for.
+pub mod bits;
 // What a call is told that gives back what it need not hold.
 pub mod told;
-// Who has the huge frames of a giant frame.
+// What stands for the huge frames of a giant frame.
+pub mod tokens;
+// Who has them.
 pub mod huges;
+// Who has which frame of a machine, and nothing else.
+pub mod owners;
+// What calls have of a machine, and that it is that.
+pub mod machine;
 pub(crate) mod sync;
 
 pub mod frames {
+    pub mod tests {
+        pub(crate) mod owners;
+    }
     pub mod word {
         pub(crate) mod bitmap;
         // The same file once more, of the words of `told`.

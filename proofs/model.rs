@@ -27,6 +27,7 @@ pub open spec fn pages(base: int, word: u64) -> Set<int> {
 
 /// Taken on trust, of Rust's library: that the first returns, and what the others do.
 pub assume_specification[ u64::is_power_of_two ](word: u64) -> bool;
+pub assume_specification[ u32::is_power_of_two ](number: u32) -> (out: bool) ensures out == (number != 0 && number & sub(number, 1) == 0);
 pub assume_specification[ u64::count_ones ](word: u64) -> (out: u32) ensures out == pages(0, word).len();
 pub assume_specification[ u64::wrapping_neg ](word: u64) -> (out: u64) ensures out == add(!word, 1);
 
@@ -71,6 +72,15 @@ pub trait Protocol: Sized {
             Self::inv(place, now, *final(inside)),
             Self::of(place, *final(held)),
             Self::moved(place, *old(held), was, now, *final(held));
+}
+
+/// What a call has, and is told, that put `new` into a word if it was still `current`.
+pub open spec fn exchanged<P: Protocol>(place: P::Place, before: P::Held, current: u64, new: u64, out: Result<u64, u64>, after: P::Held) -> bool {
+    &&& P::of(place, after)
+    &&& match out {
+        Ok(was) => was == current && P::knows(place, before, was) && P::moved(place, before, was, new, after),
+        Err(was) => after == before && P::knows(place, before, was),
+    }
 }
 
 pub struct Inv<P> { of: core::marker::PhantomData<P> }
@@ -128,12 +138,7 @@ impl<P: Protocol> AtomicU64<P> {
         requires
             self.wf(), P::of(self.place(), *old(held)),
             P::knows(self.place(), *old(held), current) ==> P::may(self.place(), *old(held), current, new),
-        ensures
-            P::of(self.place(), *final(held)),
-            match out {
-                Ok(was) => was == current && P::knows(self.place(), *old(held), was) && P::moved(self.place(), *old(held), was, new, *final(held)),
-                Err(was) => *final(held) == *old(held) && P::knows(self.place(), *old(held), was),
-            },
+        ensures exchanged::<P>(self.place(), *old(held), current, new, out, *final(held)),
     {
         atomic_with_ghost!(&self.inner => compare_exchange_weak(current, new); update was -> now; returning out; ghost inside => {
             P::look(self.place(), was, &mut inside, &*held);
@@ -148,12 +153,7 @@ impl<P: Protocol> AtomicU64<P> {
         requires
             self.wf(), P::of(self.place(), *old(held)),
             P::knows(self.place(), *old(held), current) ==> P::may(self.place(), *old(held), current, new),
-        ensures
-            P::of(self.place(), *final(held)),
-            match out {
-                Ok(was) => was == current && P::knows(self.place(), *old(held), was) && P::moved(self.place(), *old(held), was, new, *final(held)),
-                Err(was) => *final(held) == *old(held) && P::knows(self.place(), *old(held), was),
-            },
+        ensures exchanged::<P>(self.place(), *old(held), current, new, out, *final(held)),
     {
         atomic_with_ghost!(&self.inner => compare_exchange(current, new); update was -> now; returning out; ghost inside => {
             P::look(self.place(), was, &mut inside, &*held);
@@ -277,12 +277,7 @@ impl<P: Protocol> AtomicU32<P> {
         requires
             self.wf(), P::of(self.place(), *old(held)),
             P::knows(self.place(), *old(held), current as u64) ==> P::may(self.place(), *old(held), current as u64, new as u64),
-        ensures
-            P::of(self.place(), *final(held)),
-            match out {
-                Ok(was) => was == current && P::knows(self.place(), *old(held), was as u64) && P::moved(self.place(), *old(held), was as u64, new as u64, *final(held)),
-                Err(was) => *final(held) == *old(held) && P::knows(self.place(), *old(held), was as u64),
-            },
+        ensures exchanged::<P>(self.place(), *old(held), current as u64, new as u64, match out { Ok(was) => Ok(was as u64), Err(was) => Err(was as u64) }, *final(held)),
     {
         atomic_with_ghost!(&self.inner => compare_exchange(current, new); update was -> now; returning out; ghost inside => {
             P::look(self.place(), was as u64, &mut inside, &*held);
@@ -451,29 +446,6 @@ pub proof fn lemma_none(base: int, mine: u64, word: u64)
         assert(page - base == i as int);
         assert(pages(base, both).contains(page));
         assert(false);
-    }
-}
-
-/// The plainest model of an allocator: one `bool` a frame. It is written after the one that the property tests compare the
-/// allocator with (`engine/src/frames/tests/frame_set.rs`); nothing compares the two.
-pub ghost struct Model {
-    pub allocated: spec_fn(int) -> bool,
-}
-
-impl Model {
-    /// Whether all frames from `start` to `end` are `allocated`.
-    pub open spec fn is_all(self, start: int, end: int, allocated: bool) -> bool {
-        forall|frame: int| start <= frame < end ==> #[trigger] (self.allocated)(frame) == allocated
-    }
-
-    /// With those `allocated`.
-    pub open spec fn set(self, start: int, end: int, allocated: bool) -> Model {
-        Model { allocated: |frame: int| if start <= frame < end { allocated } else { (self.allocated)(frame) } }
-    }
-
-    /// What is allocated is what some call has: this one or another.
-    pub open spec fn is(self, mine: Set<int>, others: Set<int>) -> bool {
-        forall|frame: int| 0 <= frame < 512 ==> #[trigger] (self.allocated)(frame) == (mine.contains(frame) || others.contains(frame))
     }
 }
 

@@ -65,8 +65,8 @@ MISTAKES = {
     ),
     "a block of a bitmap may start anywhere": (
         WORD + "bitmap.rs",
-        "clear &= STARTS[order as usize];",
-        "clear &= STARTS[0];",
+        "clear &= STARTS[order as usize];\n    if clear == 0 {\n        None",
+        "clear &= STARTS[0];\n    if clear == 0 {\n        None",
     ),
     "the mask of a row is one page short": (
         WORD + "bitmap.rs",
@@ -172,6 +172,66 @@ MISTAKES = {
         WORD + "bitmap.rs",
         "word >> (at % 64) & 1 != 0",
         "word >> (at % 64) & 2 != 0",
+    ),
+    "a bitmap counts as full while a page of it is free": (
+        WORD + "bitmap.rs",
+        "if recheck_u64(&self.0[index]) != !0 {",
+        "if recheck_u64(&self.0[index]) == 0 {",
+    ),
+    "a bitmap counts as empty while a page of it is taken": (
+        WORD + "bitmap.rs",
+        "if recheck_u64(&self.0[index]) != 0 {",
+        "if recheck_u64(&self.0[index]) == !0 {",
+    ),
+    "the last word of a bitmap that is not full is looked at for its largest block, and no other": (
+        WORD + "bitmap.rs",
+        "if here > beyond {",
+        "if here > 0 {",
+    ),
+    "a block that is one order larger than the largest so far is passed over": (
+        WORD + "bitmap.rs",
+        "if here > beyond {",
+        "if here > beyond + 1 {",
+    ),
+    "a bitmap with no clear row of words says that it has one": (
+        WORD + "bitmap.rs",
+        "while order > WORD_ORDER && !self.has_block(order) {",
+        "while order > WORD_ORDER && self.has_block(order) {",
+    ),
+    "a block of several words is looked for among those that are taken": (
+        WORD + "bitmap.rs",
+        "if self.all_are(Pages { at, count }, false) {",
+        "if self.all_are(Pages { at, count }, true) {",
+    ),
+    "of the blocks of several words only the first half is looked at": (
+        WORD + "bitmap.rs",
+        "let count = 1 << order;\n            let mut at = 0;",
+        "let count = 64 << (order / 8);\n            let mut at = 0;",
+    ),
+    "pages that are taken are counted as free": (
+        WORD + "bitmap.rs",
+        "free += (!word).count_ones();",
+        "free += word.count_ones();",
+    ),
+    "the largest block of a word is as large as two that are not side by side": (
+        WORD + "bitmap.rs",
+        "clear &= clear >> (1u32 << order);",
+        "clear &= clear >> (2u32 << order);",
+    ),
+    "pages that are given back count as a block that they are not": (
+        WORD + "bitmap.rs",
+        "if count.is_power_of_two() && at % count == 0 => {",
+        "if count.is_power_of_two() => {",
+    ),
+    "the tests' model allocates what another call has": (
+        "engine/src/frames/tests/owners.rs",
+        "let are_free = self.are(from, to, NO_ONE);",
+        "let are_free = self.are(from, from, NO_ONE);",
+    ),
+    "the tests' model frees what is partly free": (
+        "engine/src/frames/tests/owners.rs",
+        "let are_allocated = self.are_allocated(from, to);",
+        "let are_allocated = !self.are(from, to, NO_ONE);",
     ),
     "a huge frame is taken without a reservation": (
         WORD + "steps.rs",

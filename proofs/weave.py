@@ -22,6 +22,7 @@ A specification is Rust with headings:
     //@ fn giant, sees: let bits                likewise, where what it learns stays so
     //@ fn update_u64, of: Protocol             it takes words of each protocol of proofs/model.rs, or of this one
     //@ fn Bitmap::take, waits                  that its loops end is not proven
+    //@ fn mask, shared                         it can be called from the file that is woven once more
     //@ atomics                                 those of the prover, proofs/model.rs, in the place of the processor's
     //@ const FREE                              clauses of a constant
     //@ external fn Giant::fmt                  not proven, nor used by what is
@@ -37,6 +38,8 @@ from pathlib import Path
 
 # Without a specification, for the types that the others name.
 AS_IT_SHIPS = ["engine/src/addr.rs"]
+# The prover's own.
+OWN = ["lib.rs", "model.rs", "bits.rs", "told.rs", "tokens.rs", "huges.rs", "owners.rs", "machine.rs"]
 HERE = Path(__file__).resolve().parent
 CLAUSES = ("requires", "ensures", "returns", "invariant", "invariant_except_break", "decreases", "no_unwind")
 ITEM = re.compile(r"^(?P<indent> *)(pub(\([a-z]+\))? )?(const )?fn (?P<name>[a-z_0-9]+)")
@@ -140,7 +143,7 @@ class Spec:
             kind, _, anchor = rest.partition(": ")
             if kind in ("loop", "turns", "closure"):
                 check_clauses(where, body)
-            elif kind in ("holds", "waits", "passes", "looks", "sees", "of"):
+            elif kind in ("holds", "waits", "shared", "passes", "looks", "sees", "of"):
                 if body.strip():
                     refuse(where, f"nothing may stand below `{kind}`")
             elif kind in ("before", "after"):
@@ -225,8 +228,11 @@ def weave(spec, root):
         head = re.sub(r"-> (.*)$", r"-> (out: \1)", head)
         instead[opens] = f"{head}\n{clauses}\n{indent}{{"
     for name, kind, anchor, text, where in spec.inside:
-        if kind in ("holds", "waits", "of"):
+        if kind in ("holds", "waits", "shared", "of"):
             first, opens, last, _ = item_of(name, where)
+            if kind == "shared":
+                instead[first] = re.sub(r"^(const )?fn ", r"pub(crate) \1fn ", instead.get(first, lines[first]), count=1)
+                continue
             if kind == "of":
                 # A parameter of types that are no more either.
                 name, held = ("P", "P::Held") if anchor == "Protocol" else (anchor, "Rights")
@@ -335,7 +341,7 @@ def weave_all(out, root):
         to.write_text(text)
     for name in AS_IT_SHIPS:
         shutil.copyfile(HERE.parent / name, out / name)
-    for name in ["lib.rs", "model.rs", "told.rs", "huges.rs"]:
+    for name in OWN:
         shutil.copyfile(HERE / name, out / "engine/src" / name)
     return kinds
 

@@ -197,7 +197,7 @@
 
 //@ items
 use crate::huges::{lemma_marks, Frames, Giants, Huges, InGiant, InHuge, Mark, Rights, Slot, all, free, marks, none, same_counts, shape};
-use crate::model::{Model, Protocol};
+use crate::model::Protocol;
 use vstd::tokens::*;
 use super::geometry::{HUGES, LARGEST_PAGES};
 use super::giant::{Says, nothing, says};
@@ -342,30 +342,5 @@ fn theorem_the_steps_of_a_giant_frame_follow_one_another(huge: usize)
                 let again = take_huge(&giant, &words[huge], Huge::FREE, allocated, Tracked(&mut held));
             }
         }
-    }
-}
-
-/// The same of huge frames: a huge frame that is taken was free in a ghost copy of the property tests' model, and one that is
-/// given back was allocated. What all others hold stays as it is meanwhile.
-fn theorem_taking_and_giving_huge_frames_is_what_the_model_does(giant: &AtomicU64<Giants>, huge: &AtomicU32, seen: Huge, to: Huge,
-    Ghost(model): Ghost<Model>, Tracked(mine): Tracked<&mut Rights>, Tracked(others): Tracked<&mut Rights>)
-    requires
-        giant.wf() && huge.wf() && huge.place().0 == giant.place() && old(mine).of(giant.place()) && old(others).of(giant.place()),
-        old(mine).marks() == none() && old(mine).knows_opened() && is_free(seen) && !is_free(to),
-        0 <= huge.place().1 < 512 && model.is(old(mine).held(), old(others).held()),
-{
-    let ghost at = huge.place().1;
-    if let Take::Taken = take_huge(giant, huge, seen, to, Tracked(&mut *mine)) {
-        proof { theorem_no_huge_frame_is_held_twice(&mut *mine, &mut *others, giant.place()); }
-        let ghost now = model.set(at, at + 1, true);
-        assert(mine.held().contains(at));
-        assert(model.is_all(at, at + 1, false));
-        assert(now.is(mine.held(), others.held()));
-        if give_huge(huge, Tracked(&mut *mine)) {
-            assert(now.is_all(at, at + 1, true));
-            assert(now.set(at, at + 1, false).is(mine.held(), others.held()));
-        }
-    } else {
-        assert(model.is(mine.held(), others.held()));
     }
 }

@@ -63,8 +63,12 @@
         out ==> Huges::moved(word.place(), *old(held), from as u64, to as u64, *final(held)),
         !out ==> *final(held) == *old(held),
 //@ fn swap_u32, passes: let swapped
+//@ fn recheck_u64, holds
+//@ fn recheck_u64, of: Protocol
 //@ fn recheck_u64
-    requires word.wf(),
+    requires word.wf(), P::of(word.place(), *old(held)),
+    ensures *final(held) == *old(held), P::knows(word.place(), *old(held), out),
+//@ fn recheck_u64, looks: word.load
 
 //@ items
 use crate::huges::{Huges, Rights};

@@ -1,9 +1,9 @@
-//! The plainest model of an allocator there is, and the machines it is compared on: one
-//! `bool` a frame.
+//! What the allocator is compared with, [`Owners`], where memory is, and the machines of that.
 
 extern crate std;
 
 use super::kit::frames;
+use super::owners::{NO_ONE, Owners};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::Block;
 use crate::node::ZoneKind;
@@ -50,41 +50,44 @@ pub(super) fn machine() -> (Vec<Extent>, Vec<FrameRange>) {
     (extents.to_vec(), reserved.to_vec())
 }
 
-/// One `bool` a frame.
+/// The owner of what is reserved from the start, or no memory. Calls follow.
+pub(super) const BOOT: u32 = 1;
+
+/// Where memory is, and who has it.
 pub(super) struct Model {
     extents: Vec<Extent>,
-    allocated: Vec<bool>,
+    owners: Owners,
     pub(super) free: u64,
+}
+
+/// The first frame of a range, and the one after the last.
+fn ends(range: FrameRange) -> (usize, usize) {
+    let at = |frame: Frame| usize::try_from(frame.get()).unwrap();
+    (at(range.start()), at(range.end()))
 }
 
 impl Model {
     pub(super) fn new(extents: &[Extent], reserved: &[FrameRange]) -> Self {
-        let end = extents
-            .iter()
-            .map(|extent| extent.0.end().get())
-            .max()
-            .unwrap();
-        let mut allocated = std::vec![true; usize::try_from(end).unwrap()];
-        let mut set = |range: FrameRange, to| {
-            for frame in range.start().get()..range.end().get().min(end) {
-                allocated[usize::try_from(frame).unwrap()] = to;
+        let ends_at = extents.iter().map(|extent| ends(extent.0).1);
+        let end = ends_at.max().unwrap();
+        let mut owners = Owners::new(end, BOOT);
+        for extent in extents {
+            let (from, to) = ends(extent.0);
+            assert!(owners.free(from, to), "two extents overlap");
+        }
+        for &range in reserved {
+            let (from, to) = ends(range);
+            // What is no memory of it has that owner already.
+            for frame in from..to.min(end) {
+                owners.allocate(frame, frame + 1, BOOT);
             }
-        };
-        extents.iter().for_each(|extent| set(extent.0, false));
-        reserved.iter().for_each(|&range| set(range, true));
-        let free = allocated.iter().filter(|&&taken| !taken).count() as u64;
+        }
+        let free = (0..end).filter(|&frame| owners.are(frame, frame + 1, NO_ONE));
         Self {
             extents: extents.to_vec(),
-            allocated,
-            free,
+            free: free.count() as u64,
+            owners,
         }
-    }
-
-    /// The frames of `block`, which must end inside the model.
-    fn slice(&mut self, block: Block) -> &mut [bool] {
-        let range = block.range();
-        let (from, to) = (range.start().get(), range.end().get());
-        &mut self.allocated[usize::try_from(from).unwrap()..usize::try_from(to).unwrap()]
     }
 
     pub(super) fn extent_of(&self, block: Block) -> Option<Extent> {
@@ -94,36 +97,47 @@ impl Model {
             .find(|extent| extent.0.covers(block.range()))
     }
 
-    /// Whether all of `block` is memory of one zone and in state `allocated`.
-    pub(super) fn is_all(&mut self, block: Block, allocated: bool) -> bool {
-        self.extent_of(block).is_some() && self.slice(block).iter().all(|&is| is == allocated)
+    /// Whether all of `block` is memory of one zone and has this owner, or is free.
+    pub(super) fn is(&self, block: Block, owner: u32) -> bool {
+        let (from, to) = ends(block.range());
+        self.extent_of(block).is_some() && self.owners.are(from, to, owner)
     }
 
-    pub(super) fn set(&mut self, block: Block, allocated: bool) {
-        self.slice(block).fill(allocated);
-        if allocated {
+    /// Gives `block` to an owner; `false` if it is not all free memory of one zone.
+    pub(super) fn allocate(&mut self, block: Block, owner: u32) -> bool {
+        let (from, to) = ends(block.range());
+        let done = self.extent_of(block).is_some() && self.owners.allocate(from, to, owner);
+        if done {
             self.free -= block.frames();
-        } else {
+        }
+        done
+    }
+
+    /// Makes `block` free; `false` if it is not all allocated memory of one zone.
+    pub(super) fn free(&mut self, block: Block) -> bool {
+        let (from, to) = ends(block.range());
+        let done = self.extent_of(block).is_some() && self.owners.free(from, to);
+        if done {
             self.free += block.frames();
         }
+        done
     }
 
-    pub(super) fn has_free(&mut self, node: u16, highest: ZoneKind, order: u8) -> bool {
-        let extents = self.extents.clone();
-        extents
-            .into_iter()
+    pub(super) fn has_free(&self, node: u16, highest: ZoneKind, order: u8) -> bool {
+        self.extents
+            .iter()
             .filter(|extent| extent.1 == node && extent.2 <= highest)
             .any(|extent| {
                 let first = extent.0.start().get().next_multiple_of(1 << order);
                 (first..extent.0.end().get())
                     .step_by(1 << order)
                     .any(|start| {
-                        self.is_all(
+                        self.is(
                             Block {
                                 start: Frame::new(start),
                                 order,
                             },
-                            false,
+                            NO_ONE,
                         )
                     })
             })

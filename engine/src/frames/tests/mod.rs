@@ -11,6 +11,8 @@ pub(crate) mod loom;
 #[cfg(not(firstlight_loom))]
 mod model;
 #[cfg(not(firstlight_loom))]
+mod owners;
+#[cfg(not(firstlight_loom))]
 mod range_threads;
 #[cfg(not(firstlight_loom))]
 mod ranges;

@@ -1,11 +1,11 @@
-//! The allocator against a set of frames: [`super::frame_set`].
+//! The allocator against a map from frames to owners: [`super::owners`].
 //!
 //! After every step all counts are recounted, and every refusal is checked: "out of memory" only
 //! if the model has no such block, an error on free only if the model has a part of it free.
 
 extern crate std;
 
-use super::frame_set::{GIB, Model, machine, sliver};
+use super::frame_set::{BOOT, GIB, Model, machine, sliver};
 use super::kit::{
     MANY_STEPS, RECOUNT_EVERY, RECOUNT_SOON, cases, first, frames, free, long_cases, recount,
     segments, take_at, want,
@@ -76,7 +76,9 @@ fn steps() -> impl Strategy<Value = Step> {
 struct State {
     segments: Segments<'static>,
     model: Model,
-    held: Vec<Block>,
+    /// What was allocated and not given back yet, and by which call.
+    held: Vec<(Block, u32)>,
+    calls: u32,
 }
 
 impl State {
@@ -88,6 +90,8 @@ impl State {
     }
 
     fn step(&mut self, step: &Step) {
+        self.calls += 1;
+        let owner = self.calls;
         match *step {
             Step::Allocate { node, zone, order } => {
                 let highest = ZoneKind::ALL[zone];
@@ -102,9 +106,8 @@ impl State {
                         assert_eq!(start.get() % block.frames(), 0);
                         let (_, on, zone) = self.model.extent_of(block).expect("inside memory");
                         assert!(on == node && zone <= highest, "{block:?} on {on} in {zone}");
-                        assert!(self.model.is_all(block, false), "{block:?} was not free");
-                        self.model.set(block, true);
-                        self.held.push(block);
+                        assert!(self.model.allocate(block, owner), "{block:?} was not free");
+                        self.held.push((block, owner));
                     }
                     None => assert!(!self.model.has_free(node, highest, order)),
                 }
@@ -112,17 +115,17 @@ impl State {
             Step::At { frame, order } => {
                 let block = Self::block(frame, order);
                 let taken = take_at(&self.segments, block);
-                assert_eq!(taken, self.model.is_all(block, false), "at {block:?}");
+                assert_eq!(taken, self.model.allocate(block, owner), "at {block:?}");
                 if taken {
-                    self.model.set(block, true);
-                    self.held.push(block);
+                    self.held.push((block, owner));
                 }
             }
             Step::Free { pick, order, part } => {
                 if self.held.is_empty() {
                     return;
                 }
-                let whole = self.held.swap_remove(pick % self.held.len());
+                let (whole, owner) = self.held.swap_remove(pick % self.held.len());
+                assert!(self.model.is(whole, owner), "{whole:?} has another owner");
                 let order = order.min(whole.order);
                 let parts = whole.frames() >> order;
                 let block = Self::block(whole.start.get() + ((part % parts) << order), order);
@@ -139,7 +142,7 @@ impl State {
                         if half.range().contains(block.start) {
                             rest = half;
                         } else {
-                            self.held.push(half);
+                            self.held.push((half, owner));
                         }
                     }
                 }
@@ -150,7 +153,7 @@ impl State {
                     // Reserved and held frames can be freed too; forget them.
                     let freed = block.range();
                     self.held
-                        .retain(|held| held.range().intersect(freed).is_empty());
+                        .retain(|(held, _)| held.range().intersect(freed).is_empty());
                 }
             }
         }
@@ -158,10 +161,7 @@ impl State {
 
     fn free(&mut self, block: Block) -> bool {
         let freed = free(&self.segments, block);
-        assert_eq!(freed, self.model.is_all(block, true), "free {block:?}");
-        if freed {
-            self.model.set(block, false);
-        }
+        assert_eq!(freed, self.model.free(block), "free {block:?}");
         freed
     }
 
@@ -184,6 +184,7 @@ fn run(steps: &[Step], recount_every: usize) {
         segments,
         model,
         held: Vec::new(),
+        calls: BOOT,
     };
     state.check();
     for steps in steps.chunks(recount_every) {
@@ -198,8 +199,8 @@ fn run(steps: &[Step], recount_every: usize) {
             .map(|online| online.statistics().free_giants)
             .sum()
     };
-    for block in core::mem::take(&mut state.held) {
-        assert!(state.free(block));
+    for (block, owner) in core::mem::take(&mut state.held) {
+        assert!(state.model.is(block, owner) && state.free(block));
     }
     state.check();
     assert!(whole(&state) <= 2, "");

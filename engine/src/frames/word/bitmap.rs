@@ -152,13 +152,15 @@ fn max_order_of(word: u64) -> Option<u8> {
     }
     let mut clear = !word;
     let mut largest = None;
-    for (order, starts) in (0u8..WORD_ORDER).zip(STARTS) {
-        clear &= starts;
+    let mut order: u8 = 0;
+    while order < WORD_ORDER {
+        clear &= STARTS[order as usize];
         if clear == 0 {
             break;
         }
         largest = Some(order);
-        clear &= clear >> (1 << order);
+        clear &= clear >> (1u32 << order);
+        order += 1;
     }
     largest
 }
@@ -461,44 +463,82 @@ impl Bitmap {
 impl Bitmap {
     /// Whether every page is allocated, in the order of all changes.
     pub(crate) fn is_full(&self) -> bool {
-        self.0.iter().all(|word| recheck_u64(word) == !0)
+        for index in 0..BITMAP_WORDS {
+            if recheck_u64(&self.0[index]) != !0 {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether every page is free, in the order of all changes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| recheck_u64(word) == 0)
+        for index in 0..BITMAP_WORDS {
+            if recheck_u64(&self.0[index]) != 0 {
+                return false;
+            }
+        }
+        true
     }
 
     /// No less than the order of the largest free block, in the order of all changes; `None`
     /// if nothing is free.
     pub(crate) fn max_order(&self) -> Option<u8> {
-        let words = || self.0.iter().map(recheck_u64);
-        match words().filter_map(max_order_of).max() {
-            // A clear word, perhaps of a larger block.
-            Some(LARGEST_PAGES) => {
-                let mut larger = (WORD_ORDER + 1..=LARGEST_PAGES).rev();
-                let found = larger.find(|&order| self.has_block(order));
-                Some(found.unwrap_or(WORD_ORDER))
+        // One more than the largest order so far.
+        let mut beyond = 0;
+        for index in 0..BITMAP_WORDS {
+            let word = recheck_u64(&self.0[index]);
+            let here = match max_order_of(word) {
+                Some(order) => order + 1,
+                None => 0,
+            };
+            if here > beyond {
+                beyond = here;
             }
-            order => order,
         }
+        if beyond == 0 {
+            return None;
+        }
+        let mut order = beyond - 1;
+        if order == LARGEST_PAGES {
+            // A clear word, perhaps of a larger block.
+            while order > WORD_ORDER && !self.has_block(order) {
+                order -= 1;
+            }
+        }
+        Some(order)
     }
 
     /// Whether an aligned block of 2^`order` clear pages is seen.
     pub(crate) fn has_block(&self, order: u8) -> bool {
         if order > WORD_ORDER {
-            let words = 1 << (order - WORD_ORDER);
-            let clear = |word: &AtomicU64| word.load(Ordering::Acquire) == 0;
-            return self.0.chunks(words).any(|words| words.iter().all(clear));
+            let count = 1 << order;
+            let mut at = 0;
+            while at < HUGE_FRAMES {
+                if self.all_are(Pages { at, count }, false) {
+                    return true;
+                }
+                at += count;
+            }
+            return false;
         }
-        let mut words = self.0.iter().map(|word| word.load(Ordering::Acquire));
-        words.any(|word| find_block(word, order).is_some())
+        for index in 0..BITMAP_WORDS {
+            let word = self.0[index].load(Ordering::Acquire);
+            if find_block(word, order).is_some() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Number of free pages, in the order of all changes.
     pub(crate) fn count_free(&self) -> u32 {
-        let words = self.0.iter().map(recheck_u64);
-        words.map(u64::count_zeros).sum()
+        let mut free = 0;
+        for index in 0..BITMAP_WORDS {
+            let word = recheck_u64(&self.0[index]);
+            free += (!word).count_ones();
+        }
+        free
     }
 
     /// Whether all of these pages are allocated.
