@@ -37,7 +37,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -151,6 +151,19 @@ systemd: setup ## long: the installed package under a real systemd in an emulate
 deb: setup ## release: Debian packages of the pool and of the command, in target/debian
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
+
+dist: setup ## release: static programs for two processors, packages, stick, container images, bill of materials, checksums: target/dist
+	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
+	@command -v python3 >/dev/null || scripts/setup.sh debian python3
+	@packaging/dist/build.sh
+
+# Each is packed as the registry gets it, those that it needs before it.
+PUBLISHED = firstlight-figures firstlight firstlight-wire firstlight-workloads firstlight-host firstlight-bench \
+    firstlight-lab firstlight-pool firstlight-pool-cli firstlight-cli
+
+publish-order: setup ## release: all crates in the order in which they are published, as a dry run; each is built from what the registry gets
+	@echo $(PUBLISHED)
+	@cargo publish --dry-run --allow-dirty --quiet $(PUBLISHED:%=-p %)
 
 rules: setup ## test: the alert rules and the dashboard's queries, read by Prometheus's own checker
 	@{ command -v promtool && command -v jq; } >/dev/null || scripts/setup.sh debian prometheus jq

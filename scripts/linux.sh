@@ -43,11 +43,15 @@ arm64)
 *) fail "no kernels for '$architecture': amd64 or arm64 expected" ;;
 esac
 
+# On a terminal apt shows how far a download is.
+quiet=(-qq)
+[ ! -t 2 ] || quiet=()
+
 # apt with nothing of the system's but its proxy settings.
 ours() {
     local suite=$1 program=$2
     shift 2
-    "$program" -qq \
+    "$program" "${quiet[@]}" \
         -o Dir::Etc::SourceList="$apt/$suite.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
         -o Dir::State="$apt/$suite" -o Dir::State::Status=/dev/null \

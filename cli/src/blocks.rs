@@ -67,7 +67,8 @@ fn memory(text: &str) -> Result<u64, String> {
 
 /// Blocks, and what fragmentation leaves of them.
 #[derive(Serialize)]
-struct Document {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Document {
     #[serde(flatten)]
     blocks: BlocksAnswer,
     fragmentation: Option<Fragmentation>,
@@ -75,6 +76,7 @@ struct Document {
 
 /// Shares of another machine than that of the blocks: one of its own size.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Fragmentation {
     /// Nodes of that machine.
     nodes: u32,

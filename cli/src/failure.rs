@@ -1,6 +1,7 @@
 //! What can go wrong, and the exit code for it. What the parser of arguments
 //! refuses is told by itself, with exit code 2 as well.
 
+use firstlight_figures::advice::Advised;
 use firstlight_lab::boot::{BootError, shell_words};
 use firstlight_lab::compare::Unlike;
 use firstlight_lab::file::FileError;
@@ -90,6 +91,7 @@ impl Problem for Failure {
 impl Failure {
     /// A file or directory that could not be read.
     pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        let error = Advised(error);
         Self::Io(format!("cannot read {}: {error}", path.display()))
     }
 

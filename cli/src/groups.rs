@@ -4,7 +4,7 @@ use clap::Command;
 use std::fmt::Write as _;
 
 /// Every subcommand in one group.
-const GROUPS: [(&str, &[&str]); 6] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["demo"]),
     ("Machine", &["up", "layout", "blocks", "predict"]),
     (

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
             let label = options.label.clone().or(file).unwrap_or_default();
             append(&options.dir, &value, &label, now).map_err(|error| {
                 Failure::Io(format!(
-                    "cannot write below {}: {error}",
+                    "cannot write below {}: {error}; expected a folder of yours",
                     options.dir.display()
                 ))
             })?;

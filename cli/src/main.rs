@@ -22,6 +22,8 @@ mod matrix;
 mod predict;
 mod published;
 mod report;
+#[cfg(test)]
+mod schemas;
 mod show;
 mod stick;
 mod up;
@@ -86,6 +88,13 @@ Exit codes:
   13  watch: the command of --power-cycle failed
   130  stopped by Ctrl-C";
 
+/// What `firstlight(1)` has besides.
+const CONTENTS: manual::Contents<'static> = manual::Contents {
+    groups: &groups::GROUPS,
+    examples: include_str!("examples.txt"),
+    see_also: &[("firstlight-pool", "1"), ("pool.toml", "5")],
+};
+
 fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
     let clock = Clock::start();
@@ -112,7 +121,7 @@ fn main() -> ExitCode {
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Predict(options) => predict::run(options, &mut output),
         Command::Manual(options) => {
-            manual::write(options, Arguments::command()).map_err(Failure::from)
+            manual::write(options, Arguments::command(), &CONTENTS).map_err(Failure::from)
         }
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Pool(options) => options.run(&mut output).map_err(Failure::from),

@@ -9,7 +9,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 #[derive(Serialize)]
-struct Document {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Document {
     schema: &'static str,
     tables: BTreeMap<&'static str, Value>,
 }

@@ -94,8 +94,12 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let text = export::report(&report, format);
     let text = text.map_err(|error| Failure::Io(error.to_string()))?;
     match &options.output {
-        Some(path) => fs::write(path, text)
-            .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display()))),
+        Some(path) => fs::write(path, text).map_err(|error| {
+            Failure::Io(format!(
+                "cannot write {}: {error}; --output names another",
+                path.display()
+            ))
+        }),
         None => output.print(&report, |_| text),
     }
 }

@@ -50,7 +50,8 @@ Exit codes: see firstlight --help";
 
 /// What was written.
 #[derive(Serialize)]
-struct Written<'w> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Written<'w> {
     schema: &'static str,
     file: &'w Path,
     bytes: u64,

@@ -4,7 +4,8 @@
 //! - [`spread`]: median, median absolute deviation, least and most;
 //! - [`rank_sum`]: whether two sets of them differ;
 //! - [`text`]: bytes, counts and times for people;
-//! - [`random`]: pseudo-random numbers, the same in every run.
+//! - [`random`]: pseudo-random numbers, the same in every run;
+//! - [`advice`]: what to do about a file that cannot be read.
 //!
 //! Without the feature `std` there is only [`random`], which needs neither a heap nor
 //! an operating system.
@@ -14,6 +15,8 @@
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
+#[cfg(feature = "std")]
+pub mod advice;
 pub mod random;
 #[cfg(feature = "std")]
 pub mod rank_sum;

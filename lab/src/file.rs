@@ -6,6 +6,7 @@
 //! | `fd 37 7a 58 5a 00` (xz) | `lzma-rust2` | no C, maintained, bounds the dictionary |
 //! | `28 b5 2f fd` (zstd) | `ruzstd` | no C, bounds the window |
 
+use firstlight_figures::advice::Advised;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,7 +24,7 @@ const MOST_XZ_KIB: u32 = 128 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The system says so.
-    #[error("cannot read {0}: {1}")]
+    #[error("cannot read {path}: {why}", path = .0.display(), why = Advised(.1))]
     Io(PathBuf, io::Error),
     /// It is larger than [`MOST_BYTES`], as it is or unpacked.
     #[error("{0} is larger than {most} MiB (unpacked, where it is packed), too large for a log", most = MOST_BYTES >> 20)]

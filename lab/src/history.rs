@@ -29,6 +29,7 @@ pub const SCHEMA: &str = "firstlight.history/1";
 
 /// Records over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct History {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -42,6 +43,7 @@ pub struct History {
 
 /// A figure over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// The set-up.
     pub setup: String,
@@ -59,6 +61,7 @@ pub struct Series {
 
 /// A change point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// Index of the first record after it.
     pub at: usize,

@@ -40,6 +40,7 @@ pub const SCHEMA: &str = "firstlight.run/1";
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -176,6 +177,7 @@ impl Record {
 
 /// Where the machine's description came from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Source {
     /// `this-machine`, `log`, `directory`, `table` or `shape` of `up`;
     /// `image` or `linux` of `boot`.
@@ -197,6 +199,7 @@ pub struct Source {
 
 /// How large the machine is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// Memory that can be handed out, in whole pages.
     pub memory_bytes: Option<u64>,
@@ -210,6 +213,7 @@ pub struct Machine {
 
 /// When what was ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Milestones {
     /// Firmware started the UEFI loader. This and the two that follow: by the time stamp counter, as the loader
     /// read it.
@@ -234,6 +238,7 @@ pub struct Milestones {
 
 /// Frames and what they cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// Frames of memory, reserved ones among them.
     pub present_frames: Option<u64>,
@@ -252,6 +257,7 @@ pub struct Memory {
 
 /// A row of the memory map.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Region {
     /// First byte.
     pub start: u64,
@@ -267,6 +273,7 @@ pub struct Region {
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// Its number.
     pub node: u16,
@@ -281,12 +288,13 @@ pub struct Node {
     /// Frames of memory.
     pub present_frames: u64,
     /// To each node, in ascending order; empty on a machine of more than 1,024
-    /// nodes, where all others are as far, and where nobody told.
+    /// nodes, where all others are as far, and where it is not known.
     pub distances: Vec<u8>,
 }
 
 /// A zone of a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Zone {
     /// Its node.
     pub node: u16,
@@ -302,6 +310,7 @@ pub struct Zone {
 
 /// What real threads did with the memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Exercise {
     /// How many threads.
     pub threads: u64,

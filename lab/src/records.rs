@@ -40,6 +40,7 @@ pub struct Folder {
 
 /// A boot that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailedBoot {
     /// The file that says so.
     pub file: String,
@@ -51,6 +52,7 @@ pub struct FailedBoot {
 
 /// A file, or a line of one, that is no record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// The file.
     pub file: String,

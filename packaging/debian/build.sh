@@ -59,16 +59,16 @@ program() {
 # package NAME SECTION-OF-CONTROL: the package of what lies in $work/NAME.
 package() {
     local name=$1 root=$work/$1 libc
-    # The least C library whose symbols the programs ask for.
-    libc=$(objdump -T "$root"/usr/bin/* | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -1)
+    # The least C library whose symbols the programs ask for; static ones ask for none.
+    libc=$(objdump -T "$root"/usr/bin/* 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -1) || true
     mkdir -p "$root/DEBIAN"
     cat >"$root/DEBIAN/control" - <<CONTROL
 Package: $name
 Version: $version
 Architecture: $architecture
 Maintainer: The Firstlight authors <firstlight@localhost>
-Depends: libc6 (>= ${libc#GLIBC_}), libgcc-s1
-Section: admin
+${libc:+Depends: libc6 (>= ${libc#GLIBC_}), libgcc-s1
+}Section: admin
 Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 $2
@@ -119,7 +119,8 @@ done
 # The binutils of this processor read no other's files.
 strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"
 install -Dm644 "$loader" "$lab/usr/lib/firstlight/firstlight-image-uefi.efi"
-install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/{commands,up,boot,image,stick,lab,measurements}.md docs/picture.svg CHANGELOG.md
+install -Dm644 -t "$lab/usr/share/firstlight/schemas" schemas/*
+install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/{schemas,up,boot,image,stick,lab,measurements}.md docs/picture.svg CHANGELOG.md
 install -Dm644 LICENSE-MIT "$lab/usr/share/doc/firstlight/copyright"
 package firstlight "Suggests: firstlight-pool, qemu-system-x86, qemu-system-arm, qemu-system-misc, ovmf
 Description: large memory usable the moment a machine starts

@@ -7,6 +7,9 @@ pub mod bench;
 pub mod failure;
 pub mod manual;
 pub mod output;
+pub mod progress;
+#[cfg(feature = "schema")]
+pub mod schemas;
 pub mod text;
 
 mod change;

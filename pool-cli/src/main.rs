@@ -38,6 +38,17 @@ Exit codes:
   9  its configuration is missing or wrong
   10  no daemon answers";
 
+/// What `firstlight-pool(1)` has besides.
+const CONTENTS: manual::Contents<'static> = manual::Contents {
+    groups: &[],
+    examples: "\
+echo 4096 > /proc/sys/vm/nr_hugepages                        # 8 GiB in huge pages of 2 MiB
+firstlight-pool serve --config /etc/firstlight/pool.toml &   # keeps slabs of them zeroed
+firstlight-pool run --memory 2G -- qemu-system-x86_64 ...    # a machine that starts on one
+",
+    see_also: &[("pool.toml", "5"), ("firstlight", "1")],
+};
+
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     if let Some(qemu) = words.next().and_then(|name| qemu_of(name.as_ref())) {
@@ -53,8 +64,11 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Pool(command) => command.run(program, &mut output),
         Command::Bench(options) => bench::run(&options, program, &mut output),
-        Command::Manual(options) => manual::write(&options, named(Arguments::command(), program))
-            .and_then(|()| manual::write_configuration(&options)),
+        Command::Manual(options) => {
+            let command = named(Arguments::command(), program);
+            manual::write(&options, command, &CONTENTS)
+                .and_then(|()| manual::write_configuration(&options))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -38,12 +38,33 @@ pub struct Output {
 
 /// A document of one value: the name of its schema, and the value's fields.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document<'d, D> {
     /// Its name and version.
     pub schema: &'static str,
     /// The value.
     #[serde(flatten)]
     pub value: &'d D,
+}
+
+/// What `--json` prints where a command failed and has no document of its own.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Failed<'f> {
+    schema: &'static str,
+    /// The program's.
+    exit_code: u8,
+    /// Why it failed.
+    message: &'f str,
+    /// The last lines of a guest's log.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    log: &'f [String],
+    /// What QEMU wrote on standard error.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    complaints: &'f [String],
+    /// The command that repeats it.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    command: &'f [String],
 }
 
 impl Output {
@@ -128,18 +149,6 @@ impl Output {
 
     /// Says what went wrong: on standard error, and for `--json` as a document.
     pub fn failure(&mut self, failure: &dyn Problem) {
-        #[derive(Serialize)]
-        struct Document<'f> {
-            schema: &'static str,
-            exit_code: u8,
-            message: &'f str,
-            #[serde(skip_serializing_if = "<[String]>::is_empty")]
-            log: &'f [String],
-            #[serde(skip_serializing_if = "<[String]>::is_empty")]
-            complaints: &'f [String],
-            #[serde(skip_serializing_if = "<[String]>::is_empty")]
-            command: &'f [String],
-        }
         let message = failure.to_string();
         let details = failure.details();
         // Nowhere is left to report that these cannot be written.
@@ -148,10 +157,16 @@ impl Output {
         for line in &details.lines {
             let _ = writeln!(stream, "  {line}");
         }
+        if failure.exit_code() == 4 {
+            let _ = writeln!(
+                stream,
+                "  this is a fault of the program: please report it, with the command"
+            );
+        }
         if self.json && !failure.is_documented() {
             let exit_code = failure.exit_code();
             let schema = "firstlight.error/1";
-            if let Ok(text) = document(&Document {
+            if let Ok(text) = document(&Failed {
                 schema,
                 exit_code,
                 message: &message,

@@ -63,6 +63,7 @@ const TOPUP_MS: u32 = 5_000;
 
 /// What was, or would be, started.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Record<'r> {
     pub(crate) schema: &'static str,
     /// Whether the memory is the pool's.
@@ -103,7 +104,7 @@ fn started(
     if program_path(program).is_none() {
         let program = program.to_string_lossy();
         return Err(Failure::Pool(format!(
-            "cannot start {program}: no such program"
+            "cannot start {program}: no such program; expected one that is installed, or its path"
         )));
     }
     let begin = Instant::now();

@@ -9,6 +9,11 @@ use serde::Serialize;
 /// Ticks are those of the time stamp counter, which starts with the machine;
 /// [`Clock`](Self::Clock) has its frequency. Frames are 4 KiB, ranges half open.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(bound = "S: schemars::JsonSchema, L: schemars::JsonSchema + Default")
+)]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<S, L> {
@@ -221,6 +226,7 @@ pub enum Event<S, L> {
 
 /// The result of the image's check of its allocator.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct Selftest {
     /// CPUs that took part.
@@ -237,6 +243,7 @@ pub struct Selftest {
 
 /// The state of the image's page descriptors.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct Descriptors<S> {
     /// When they are written: `lazy`, `early` or `eager`.
@@ -268,6 +275,7 @@ pub struct Descriptors<S> {
 
 /// How the deferred descriptors were divided among CPUs.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct DeferredWork {
     /// CPUs that wrote some.
@@ -278,6 +286,7 @@ pub struct DeferredWork {
 
 /// Memory that was allocated as zeros.
 #[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct Zeroed {
     /// Bytes that were allocated, in blocks of 2 MiB.
@@ -296,6 +305,7 @@ pub struct Zeroed {
 
 /// Memory that a kernel hands over to the next.
 #[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct HandedOver {
     /// Ranges in the table.
@@ -312,6 +322,7 @@ pub struct HandedOver {
 
 /// Memory that a restarted kernel took over.
 #[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct Restart<S> {
     /// Why the table was refused, if it was.
@@ -338,6 +349,7 @@ pub struct Restart<S> {
 
 /// Memory that came while the machine ran, or was to go.
 #[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct Hotplug<S> {
     /// `add` or `remove`.
@@ -371,6 +383,7 @@ pub struct Hotplug<S> {
 
 /// The use of the machine's memory balloon.
 #[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct Balloon<S> {
     /// How the device is reached: `pci` or `mmio`.

@@ -5,6 +5,7 @@ use serde::Serialize;
 /// How it ended. On QEMU the exit device turns the code `c` into exit status
 /// `2 * c + 1`; none of these can be mistaken for QEMU's own 0 and 1, or for a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

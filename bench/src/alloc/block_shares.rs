@@ -23,6 +23,7 @@ const BUDGET_NS: u64 = 60_000_000_000;
 
 /// What blocks hold at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// Blocks of which all is free.
     pub free: u64,
@@ -32,6 +33,7 @@ pub struct Share {
 
 /// One size of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShareRow {
     /// The size.
     pub size_bytes: u64,
@@ -45,6 +47,7 @@ pub struct ShareRow {
 
 /// The result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockShares {
     /// Memory of the machine, which has one node.
     pub memory_bytes: u64,

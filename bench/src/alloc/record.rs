@@ -12,6 +12,7 @@ pub const SCHEMA: &str = "firstlight.bench-alloc/1";
 
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -41,6 +42,7 @@ pub struct Record {
 
 /// Several figures of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Half of them are not above.
     pub median: f64,
@@ -77,6 +79,7 @@ fn hundredths(ns: f64) -> f64 {
 
 /// One cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// `firstlight`, `lifo`, `spin-lifo`, or the name of a crate.
     pub contestant: &'static str,
@@ -151,6 +154,7 @@ impl Row {
 
 /// A cell without a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Absent {
     /// The contestant.
     pub contestant: &'static str,
@@ -169,6 +173,7 @@ pub struct Absent {
 
 /// Large free blocks left by long-lived ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fragmentation {
     /// `firstlight`, or the name of a crate.
     pub contestant: &'static str,
@@ -188,6 +193,7 @@ pub struct Fragmentation {
 
 /// Single requests of firstlight at their worst, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answers {
     /// Size of a machine, every other page of which is held: requests must fail.
     pub checkerboard_bytes: u64,
@@ -206,6 +212,7 @@ pub struct Answers {
 
 /// Requests that must fail while other threads allocate and free small blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnderChurn {
     /// Order of the requests.
     pub order: u8,
@@ -229,6 +236,7 @@ pub struct UnderChurn {
 
 /// A request that must fail.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// Its order.
     pub order: u8,
@@ -244,6 +252,7 @@ pub struct Refusal {
 
 /// An operation of `near-full`, the least of all rounds, with memory so full.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fullness {
     /// 1 percent.
     pub empty_ns: f64,
@@ -255,6 +264,7 @@ pub struct Fullness {
 
 /// A remark on a contestant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Note {
     /// The contestant.
     pub contestant: &'static str,

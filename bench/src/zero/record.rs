@@ -8,6 +8,7 @@ pub const SCHEMA: &str = "firstlight.bench-zero/1";
 
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -17,6 +18,7 @@ pub struct Record {
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "what", rename_all = "lowercase")]
 pub enum Row {
     /// A block that is allocated zeroed.
@@ -61,6 +63,7 @@ pub enum Row {
 
 /// How a worker stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stores {
     /// Past the caches.

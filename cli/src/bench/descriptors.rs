@@ -9,6 +9,7 @@ use firstlight_bench::machine::{Machine, Shape, ShapeError};
 use firstlight_bench::sweep::{self, Series, SweepError};
 use firstlight_host::threads;
 use firstlight_lab::sweep::{Milliseconds, Record, Row, SweptPart, Where};
+use firstlight_pool_cli::progress::Progress;
 
 /// Write descriptors for every page with 1, 2, ... threads and show the speed-up
 ///
@@ -73,6 +74,11 @@ fn measured(options: &Options) -> Result<Record, Failure> {
             Chunking::Stealing
         },
     };
+    let progress = Progress::new();
+    progress.say(format!(
+        "descriptors with {:?} threads, {} runs each",
+        settings.threads, settings.runs
+    ));
     let series =
         sweep::sweep(&Machine::of(&options.shape), &settings).map_err(|error| match error {
             SweepError::Wrong { .. } => Failure::Check(error.to_string()),

@@ -14,6 +14,7 @@ mod restart;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Command, FromArgMatches, ValueEnum};
+use firstlight_figures::advice::Advised;
 use firstlight_lab::boot::hotplug::{MOST_SLOTS, Script, ScriptError};
 use firstlight_lab::boot::{self, BootError, Machine, Processor, Request, Slots, Unwatched};
 use firstlight_lab::console;
@@ -121,7 +122,7 @@ impl Options {
         let failed = |why: &dyn std::fmt::Display| {
             Failure::Usage(format!("--hotplug-script {}: {why}", path.display()))
         };
-        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| failed(&Advised(&error)))?;
         text.parse()
             .map(Some)
             .map_err(|error: ScriptError| failed(&error))

@@ -43,7 +43,8 @@ Exit codes: see firstlight --help";
 
 /// What was shown.
 #[derive(Serialize)]
-struct Record {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Record {
     schema: &'static str,
     /// Where the files are.
     folder: Option<PathBuf>,

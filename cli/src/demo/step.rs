@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// One step.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Step {
     pub(super) name: &'static str,
     /// What came of it.

@@ -29,15 +29,15 @@ pub(super) struct Log {
 pub(super) const LOGS: [Log; 3] = [
     Log {
         name: "linux-6.12-16g.log",
-        text: include_bytes!("../../../testdata/demo/linux-6.12-16g.log"),
+        text: include_bytes!("../../logs/linux-6.12-16g.log"),
     },
     Log {
         name: "linux-6.1-4g.log",
-        text: include_bytes!("../../../testdata/golden/logs/A_6.1_4G_n1_c4.log"),
+        text: include_bytes!("../../logs/A_6.1_4G_n1_c4.log"),
     },
     Log {
         name: "linux-6.1-256g.log",
-        text: include_bytes!("../../../testdata/golden/logs/A_6.1_256G_n1_c4.log"),
+        text: include_bytes!("../../logs/A_6.1_256G_n1_c4.log"),
     },
 ];
 

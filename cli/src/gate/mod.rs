@@ -171,8 +171,12 @@ fn write(verdict: &Verdict, form: Form, path: &Path) -> Result<(), Failure> {
     };
     let text = export::verdict(verdict, format);
     let text = text.map_err(|error| Failure::Io(error.to_string()))?;
-    fs::write(path, text)
-        .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display())))
+    fs::write(path, text).map_err(|error| {
+        Failure::Io(format!(
+            "cannot write {}: {error}; expected a file in a folder of yours",
+            path.display()
+        ))
+    })
 }
 
 fn case(options: &Options, rules: &Rules) -> Result<Case, Failure> {

@@ -21,7 +21,8 @@ use serde::Serialize;
 use std::path::Path;
 
 #[derive(Serialize)]
-struct Document {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Document {
     schema: &'static str,
     folder: String,
     cells: Vec<State>,
@@ -30,6 +31,7 @@ struct Document {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct State {
     name: String,
     done: usize,

@@ -1,5 +1,6 @@
 //! `firstlight bench alloc` as it is called.
 
+use crate::common::schema;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -18,7 +19,7 @@ fn record(arguments: &[&str]) -> Value {
     let output = bench(&[&SMALL[..], arguments, &["--json"]].concat());
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-    serde_json::from_slice(&output.stdout).unwrap()
+    schema::document(&output.stdout)
 }
 
 const LOOPS: &str = "pair,bulk,random-free,cross-cpu,mixed,near-full,fragmentation";
@@ -95,7 +96,7 @@ fn answers_have_requests_beside_1_8_and_32_threads() {
     }
     // Without time there are none.
     let none = bench(&["--workload", "answers", "--run-ms", "1", "--json"]);
-    let none: Value = serde_json::from_slice(&none.stdout).unwrap();
+    let none = schema::document(&none.stdout);
     assert_eq!(none["answers"], Value::Null);
 }
 

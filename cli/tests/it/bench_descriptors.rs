@@ -1,6 +1,6 @@
 //! `firstlight bench descriptors` as it is called.
 
-use serde_json::Value;
+use crate::common::schema;
 use std::process::{Command, Output};
 
 fn descriptors(arguments: &[&str]) -> Output {
@@ -20,7 +20,7 @@ fn a_record_has_a_row_for_each_node_part_and_number_of_threads() {
         let more = ["--descriptor-bytes", &size, "--threads", "1,2", "--json"];
         let output = descriptors(&[&SMALL[..], &more].concat());
         assert!(output.status.success(), "{output:?}");
-        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let record = schema::document(&output.stdout);
         assert_eq!(record["schema"], "firstlight.sweep/1");
         assert_eq!(record["clock"], "wall");
         let rows = record["rows"].as_array().unwrap();

@@ -1,5 +1,6 @@
 //! `firstlight bench zero` as it is called.
 
+use crate::common::schema;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -16,7 +17,7 @@ fn rows_are_those_of_the_schema() {
     let output = bench(&["--memory", "160M", "--json"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let record = schema::document(&output.stdout);
     assert_eq!(record["schema"], "firstlight.bench-zero/1");
     let rows = record["rows"].as_array().unwrap();
     let of = |what: &'static str| rows.iter().filter(move |row| row["what"] == what);

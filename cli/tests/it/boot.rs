@@ -4,7 +4,7 @@
 use crate::common;
 use crate::fake_qemu;
 
-use common::{command, document, told};
+use common::{command, document, schema, told};
 use fake_qemu::{FakeQemu, good_image, runs, wait_for};
 use serde_json::Value;
 use std::fs;
@@ -229,7 +229,7 @@ fn a_signal_ends_all_and_is_told() {
         signal(&child, name);
         let Output { status, stdout, .. } = child.wait_with_output().unwrap();
         assert_eq!(status.code(), Some(code));
-        let document: Value = serde_json::from_slice(&stdout).unwrap();
+        let document = schema::document(&stdout);
         assert_eq!(document["exit_code"], code);
         for process in processes {
             wait_for(|| (!runs(process)).then_some(()));

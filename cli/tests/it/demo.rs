@@ -2,6 +2,7 @@
 //! terminals and pipes.
 
 use crate::common::guest;
+use crate::common::schema;
 use crate::common::{command, told};
 
 use serde_json::Value;
@@ -27,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
 fn document(mut demo: Command) -> Value {
     let output = demo.arg("--json").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document = schema::document(&output.stdout);
     assert_eq!(document["schema"], SCHEMA);
     assert_eq!(document["steps"].as_array().unwrap().len(), 4);
     document

@@ -30,7 +30,7 @@ pub(crate) fn documents() -> Vec<PathBuf> {
 }
 
 /// Blocks of code of this language.
-fn blocks(text: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
     let begin = format!("```{language}\n");
     let parts = text.split(&begin).skip(1);
     let block = |part: &str| part.split("\n```").next().unwrap_or_default().to_owned();
@@ -38,7 +38,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 }
 
 /// The words of each command of ours in a shell's text, without `firstlight` itself.
-fn commands(shell: &str) -> Vec<Vec<String>> {
+pub(crate) fn commands(shell: &str) -> Vec<Vec<String>> {
     let lines = shell.replace("\\\n", " ");
     let parts = lines.lines().flat_map(|line| line.split(" | "));
     let after = parts.filter_map(|part| {
@@ -63,12 +63,20 @@ pub(crate) fn help(cache: &mut BTreeMap<Vec<String>, String>, path: &[String]) -
     cache.entry(path.to_vec()).or_insert_with(make).clone()
 }
 
+/// Those of `firstlight(1)`.
+pub(crate) const EXAMPLES: &str = "cli/src/examples.txt";
+
 #[test]
 fn commands_of_the_documents_exist_with_their_options() {
     let (mut helps, mut seen) = (BTreeMap::new(), BTreeSet::new());
-    for document in documents() {
+    let examples = PathBuf::from(EXAMPLES);
+    for document in documents().into_iter().chain([examples]) {
         let text = read(&document);
-        for words in blocks(&text, "sh").iter().flat_map(|shell| commands(shell)) {
+        let shells = match document.ends_with(EXAMPLES) {
+            true => vec![text],
+            false => blocks(&text, "sh"),
+        };
+        for words in shells.iter().flat_map(|shell| commands(shell)) {
             let two: Vec<&str> = words.iter().take(2).map(String::as_str).collect();
             let deep = match two[..] {
                 ["pool", "libvirt"] => 3,
@@ -139,31 +147,35 @@ fn targets_of_the_documents_are_in_the_makefile() {
 }
 
 #[test]
-fn exit_codes_are_those_of_the_help() {
-    let (_, help, _) = told(&["--help"]);
-    let (_, list) = help.split_once("Exit codes:\n").unwrap();
-    let mut codes: Vec<(String, String)> = Vec::new();
-    for line in list.lines() {
-        match line.trim_start().split_once("  ") {
-            Some((code, meaning)) if code.parse::<u8>().is_ok() => {
-                codes.push((code.into(), meaning.into()));
-            }
-            _ => {
-                let (_, meaning) = codes.last_mut().unwrap();
-                *meaning = format!("{meaning} {}", line.trim());
-            }
-        }
+fn the_manual_has_a_page_for_each_command_with_exit_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().to_str().unwrap();
+    assert_eq!(told(&["manual", "--into", into]).0, 0);
+    let page = |name: &str| {
+        let path = folder.path().join(format!("man1/{name}.1"));
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    let mut helps = BTreeMap::new();
+    let text = help(&mut helps, &[]);
+    let whole = page("firstlight");
+    for name in groups_of(&text) {
+        let listed = format!("\n\\fBfirstlight\\-{name}\\fR(1)\n");
+        assert!(whole.contains(&listed), "{name}: {whole}");
+        assert!(page(&format!("firstlight-{name}")).contains(".SH \"EXIT STATUS\""));
     }
-    assert!(codes.len() > 10, "{help}");
-    let rows: String = codes
-        .iter()
-        .map(|(code, meaning)| format!("| {code} | {meaning} |\n"))
-        .collect();
-    let table = format!("| exit code | meaning |\n|---|---|\n{rows}\n");
-    assert!(
-        read("docs/commands.md").contains(&table),
-        "docs/commands.md lacks {table}"
-    );
+    let (_, list) = text.split_once("Exit codes:\n").unwrap();
+    let codes = list
+        .lines()
+        .filter_map(|line| line.trim_start().split_once("  "))
+        .filter(|(code, _)| code.parse::<u8>().is_ok());
+    let mut seen = 0;
+    for (code, meaning) in codes {
+        let meaning = meaning.replace('-', "\\-");
+        let listed = format!(".TP\n\\fB{code}\\fR\n{meaning}");
+        assert!(whole.contains(&listed), "{listed}: {whole}");
+        seen += 1;
+    }
+    assert!(seen > 10, "{text}");
 }
 
 /// Names like `firstlight.run/1` in a text.
@@ -195,7 +207,7 @@ fn schemas_are_those_of_the_sources() {
     for part in ["bench", "cli", "lab", "pool", "pool-cli", "wire"] {
         sources(&root().join(part).join("src"), &mut text);
     }
-    assert_eq!(schemas(&read("docs/commands.md")), schemas(&text));
+    assert_eq!(schemas(&read("docs/schemas.md")), schemas(&text));
 }
 
 /// The lines of a document's block that begins with `first`, those of "..." left out.

@@ -3,6 +3,7 @@
 //! its stick.
 
 use crate::common::guest;
+use crate::common::schema;
 
 use guest::{image, ovmf_is_here, qemu_is_here};
 use serde_json::Value;
@@ -44,8 +45,7 @@ fn counted(output: &Output) -> (u32, u32) {
 
 /// The record, but for what the host took.
 fn guests_part(output: &Output) -> Value {
-    let mut record: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let mut record = schema::document(&output.stdout);
     record.as_object_mut().unwrap().remove("host").unwrap();
     record
 }

@@ -15,6 +15,7 @@ mod boot;
 mod common;
 mod compare;
 mod demo;
+mod dist;
 mod doctor;
 mod documents;
 #[path = "../../../lab/tests/it/fake_qemu/mod.rs"]
@@ -28,6 +29,7 @@ mod linux_kernels;
 mod matrix;
 #[path = "../../../engine/tests/it/module_cycles_tests.rs"]
 mod module_cycles_tests;
+mod places;
 mod pool_daemon;
 mod pool_qemu;
 mod pool_run;

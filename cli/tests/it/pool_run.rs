@@ -2,6 +2,7 @@
 //! what happens where the pool has nothing. No VMM is needed here.
 
 use crate::common;
+use crate::common::schema;
 use crate::common::stand_in;
 use crate::fake_qemu;
 
@@ -198,7 +199,7 @@ fn programs_are_told_in_one_line() {
     let arguments = ["--json", "--memory", "2M", "--", "true", "{memory}"];
     let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
     assert_eq!((code, stdout.as_str()), (0, ""));
-    let record: serde_json::Value = serde_json::from_str(&stderr).expect("one document");
+    let record = schema::document(stderr.as_bytes());
     assert_eq!(record["schema"], "firstlight.pool-run/1");
     assert_eq!(record["from_pool"], true);
     assert_eq!(record["leases"][0]["bytes"], 2 << 20);

@@ -1,6 +1,7 @@
 //! `firstlight pool status`: the daemon's rows as a table and as a document.
 
 use crate::common;
+use crate::common::schema;
 
 use firstlight_pool::protocol::{
     Counters, LeaseId, LeaseRow, MOST_REQUEST_BYTES, PageSize, PoolRow, QuotaOf, QuotaRow, Reply,
@@ -9,7 +10,6 @@ use firstlight_pool::protocol::{
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
 };
-use serde_json::Value;
 use std::path::Path;
 use std::thread;
 
@@ -114,7 +114,7 @@ fn a_status_is_a_table_or_a_document() {
         assert!(text.contains(expected), "{expected} is not in:\n{text}");
     }
     let (_, text, _) = told(&socket, &["--json"]);
-    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let document = schema::document(text.as_bytes());
     assert_eq!(document["schema"], "firstlight.pool-status/2");
     assert_eq!(document["pools"][0]["clean_slabs"], 2);
     assert_eq!(document["leases"][0]["lease"], "17-3");
@@ -134,7 +134,7 @@ fn no_daemon_is_one_clear_message() {
         stderr.contains("`firstlight pool serve` starts one"),
         "{stderr}"
     );
-    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let document = schema::document(text.as_bytes());
     assert_eq!(document["schema"], "firstlight.error/1");
     assert_eq!(document["exit_code"], 10);
 }

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{command, document, testdata, told};
+use common::{command, document, schema, testdata, told};
 use firstlight_lab::console::{Boot, Line, Splitter, record};
 use firstlight_lab::log;
 use firstlight_lab::matrix::Store;
@@ -55,8 +55,7 @@ fn start(console: &str, folder: &Path, arguments: &[&str]) -> Child {
 fn ended(child: Child) -> (i32, Value, String) {
     let output: Output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    let document = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {output:?}, {stderr}", output = output.stdout));
+    let document = schema::document(&output.stdout);
     (output.status.code().unwrap(), document, stderr)
 }
 
@@ -71,7 +70,7 @@ fn piped(bytes: &[u8], folder: &Path, arguments: &[&str]) -> (i32, Value, String
 }
 
 fn kept(folder: &Path, name: &str) -> Value {
-    serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap()
+    schema::document(&fs::read(folder.join(name)).unwrap())
 }
 
 /// A pty: its master, and the name of the tty, which is kept open meanwhile.

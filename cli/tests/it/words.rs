@@ -1,9 +1,11 @@
 //! Words that users must not meet again: in help, documents, examples, and what programs print.
 
-use crate::documents::{commands_of, documents, groups_of, help, read};
+use crate::documents::{commands_of, documents, groups_of, help, read, root};
 use crate::sources::{code, sources};
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Words of sentences that were hard to read once; in their place: the state, and what has it.
 const NOT_THESE: [&str; 13] = [
@@ -49,7 +51,10 @@ fn no_help_has_words_that_were_hard_to_read() {
 #[test]
 fn no_document_and_no_example_has_them() {
     let examples = ["pool/example.toml", "CONTRIBUTING.md", "ARCHITECTURE.md"];
-    let paths = documents().into_iter().chain(examples.map(Into::into));
+    let schemas = fs::read_dir(root().join("schemas")).unwrap();
+    let schemas = schemas.map(|entry| Path::new("schemas").join(entry.unwrap().file_name()));
+    let examples = examples.into_iter().map(PathBuf::from).chain(schemas);
+    let paths = documents().into_iter().chain(examples);
     for path in paths {
         assert_eq!(found(&read(&path)), [""; 0], "{}", path.display());
     }

@@ -78,9 +78,9 @@ impl Git {
             .arg(&self.tree)
             .args(arguments)
             .stdin(Stdio::null());
-        let output = command
-            .output()
-            .map_err(|error| format!("cannot run git: {error}"))?;
+        let output = command.output().map_err(|error| {
+            format!("cannot run git: {error}; expected git on PATH, or kernels by --images")
+        })?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if output.status.success() {
             Ok(text)

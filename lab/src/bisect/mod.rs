@@ -25,6 +25,7 @@ pub const SCHEMA: &str = "firstlight.bisect/1";
 
 /// What a candidate turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     /// As fast as the good end.
@@ -63,6 +64,7 @@ pub trait Candidates {
 
 /// Since when, and in what.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -82,6 +84,7 @@ pub struct Answer {
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// What was measured.
     pub name: String,

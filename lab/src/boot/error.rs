@@ -1,6 +1,7 @@
 //! What can go wrong with a boot: [`Refusal`] before it, [`BootError`] on the way,
 //! [`Fault`] when it was the guest.
 
+use firstlight_figures::advice::Advised;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -142,7 +143,7 @@ pub enum BootError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// A file that cannot be read.
-    #[error("cannot read the {what} {path}: {error}")]
+    #[error("cannot read the {what} {path}: {}", Advised(.error))]
     Unreadable {
         /// What it should have been.
         what: &'static str,

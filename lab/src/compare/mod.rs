@@ -37,6 +37,7 @@ pub const SCHEMA: &str = "firstlight.compare/1";
 
 /// Two set-ups beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// [`SCHEMA`].
     pub schema: Word,
@@ -55,6 +56,7 @@ pub struct Comparison {
 
 /// One set-up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// What was given: options or a file.
     pub given: String,
@@ -78,6 +80,7 @@ pub struct Side {
 
 /// One figure of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// What kind of figure.
     pub kind: Kind,

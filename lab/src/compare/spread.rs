@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Some runs of one figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// How many.
     pub runs: usize,

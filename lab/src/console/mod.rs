@@ -70,6 +70,7 @@ pub struct Request {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Watched {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -86,6 +87,7 @@ pub struct Watched {
 
 /// One boot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// Its record's name in the folder, without an ending.
     pub name: String,
@@ -101,6 +103,7 @@ pub struct Entry {
 
 /// Why no more is heard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "how", rename_all = "kebab-case")]
 pub enum Ended {
     /// As many boots as requested.

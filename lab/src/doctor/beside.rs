@@ -23,6 +23,7 @@ const LEAST_NS: u64 = 1_000_000;
 
 /// Two boots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Beside {
     /// The line from which both count.
     pub from: Option<String>,
@@ -46,6 +47,7 @@ pub struct Beside {
 
 /// Whether the whole of B is slower than that of A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// By 5 % and 1 ms at least.
@@ -60,6 +62,7 @@ pub enum Verdict {
 
 /// A span that takes longer in B.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Loss {
     /// A phase, an initcall, a service or a gap.
     pub kind: Kind,

@@ -46,6 +46,7 @@ const MOST_NOTES: usize = 8;
 
 /// What was found in some logs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -59,6 +60,7 @@ pub struct Report {
 
 /// A file of which no log could be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unread {
     /// The file.
     pub file: String,
@@ -68,6 +70,7 @@ pub struct Unread {
 
 /// What was found in one log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// The file.
     pub file: String,
@@ -108,6 +111,7 @@ pub struct Times {
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Its name.
     pub id: &'static str,

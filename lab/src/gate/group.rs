@@ -9,6 +9,7 @@ use crate::compare::{Kind, Row, TOTAL};
 
 /// The figures of one set-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
     /// The set-up, in words.
     pub name: String,

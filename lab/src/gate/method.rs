@@ -6,6 +6,7 @@ use firstlight_figures::spread::median;
 
 /// What counts as moved.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Method {
     /// Largest probability of a chance, on the wall clock.
     pub alpha: f64,

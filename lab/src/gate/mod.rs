@@ -56,6 +56,7 @@ pub struct Rules {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Nothing that decides is slower.
@@ -80,6 +81,7 @@ impl Outcome {
 
 /// The verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// [`SCHEMA`].
     pub schema: &'static str,

@@ -10,6 +10,7 @@ use firstlight_figures::spread::median;
 
 /// What became of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// No change that chance does not explain, or a small one.
@@ -40,6 +41,7 @@ impl State {
 
 /// A figure of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Judged {
     /// What kind of figure.
     pub kind: Kind,

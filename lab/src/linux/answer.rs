@@ -12,6 +12,7 @@ use super::{Flavour, LayoutInput, Prepared};
 
 /// A zone with memory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ZoneAnswer {
     /// Its node.
     pub node: u16,
@@ -28,6 +29,7 @@ pub struct ZoneAnswer {
 /// What a kernel makes of a machine's memory. Numbers of its page frames throughout, but for
 /// `movable_start`, which holds addresses in hexadecimal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayoutAnswer {
     /// `firstlight.layout/1`.
     pub schema: &'static str,

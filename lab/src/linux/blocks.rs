@@ -17,6 +17,7 @@ use crate::log::Processor;
 
 /// Blocks in a row that differ in their numbers only, as recorded boots spell them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockRunAnswer {
     /// Number of the first.
     pub first: u64,
@@ -32,6 +33,7 @@ pub struct BlockRunAnswer {
 
 /// The same for programs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// Number of the first.
     pub first: u64,
@@ -47,6 +49,7 @@ pub struct Run {
 
 /// What blocks of another size would be like.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OtherSize {
     /// The size.
     pub size_bytes: u64,
@@ -67,6 +70,7 @@ pub struct OtherSize {
 
 /// Memory blocks of a machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlocksAnswer {
     /// `firstlight.blocks/1`.
     pub schema: &'static str,

@@ -27,6 +27,7 @@ const TAKEN_SHARE: u64 = 64;
 
 /// A hash table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HashAnswer {
     /// Buckets.
     pub entries: u64,

@@ -26,6 +26,7 @@ pub const MOST_RUNS: usize = 100_000;
 
 /// What is to be booted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
     /// Boots of each cell on the wall clock; one is enough on the instruction clock.
@@ -57,6 +58,7 @@ fn wall() -> Vec<String> {
 
 /// A kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
     /// What it is called in results.
@@ -71,6 +73,7 @@ pub struct Kernel {
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
     /// Memory in MiB.
@@ -85,6 +88,7 @@ pub struct Shape {
 
 /// Numbers of CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Cpus {
     /// One machine.
@@ -163,6 +167,7 @@ fn content(path: &Path) -> io::Result<String> {
 
 /// A combination that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Impossible {
     /// Its name.
     pub name: String,

@@ -37,6 +37,7 @@ pub enum Run {
 
 /// A boot that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failed {
     /// `firstlight.failed/1`.
     pub schema: String,
@@ -60,7 +61,9 @@ pub enum StoreError {
     )]
     Changed(String, String, String),
     /// The system says why; a full disk, as a rule.
-    #[error("cannot write {0}: {1}; what is finished is kept, the same command goes on from there")]
+    #[error(
+        "cannot write {0}: {1}; --output names another folder. What is finished is kept, the same command goes on from there"
+    )]
     Io(PathBuf, io::Error),
 }
 

@@ -22,6 +22,7 @@ const LOOKED_UP_FROM: (u32, u32) = (5, 8);
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// GiB of each node that has memory.
     pub node_gib: Vec<f64>,

@@ -36,6 +36,7 @@ const LEAST_DEFERRED_GIB: f64 = 4.5;
 
 /// What is expected.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -53,6 +54,7 @@ pub struct Prediction {
 
 /// A figure and its range.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Expected {
     /// The phase.
     pub phase: &'static str,
@@ -84,6 +86,7 @@ impl Expected {
 
 /// How predictions and published rows agree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Check {
     /// Every row, and every figure of it.
     pub rows: Vec<Checked>,
@@ -99,6 +102,7 @@ pub struct Check {
 
 /// A published boot that nothing was fitted to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outside {
     /// The machine.
     pub machine: &'static str,
@@ -116,6 +120,7 @@ pub struct Outside {
 
 /// One published figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
     /// The machine.
     pub machine: String,

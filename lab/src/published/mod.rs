@@ -11,28 +11,26 @@ use serde_json::Value;
 pub const TABLES: [(&str, &str); 5] = [
     (
         "deferred-threads",
-        include_str!("../../../testdata/published/deferred-threads.json"),
+        include_str!("../../published/deferred-threads.json"),
     ),
     (
         "regression-5.8",
-        include_str!("../../../testdata/published/regression-5.8.json"),
+        include_str!("../../published/regression-5.8.json"),
     ),
     (
         "memory-blocks",
-        include_str!("../../../testdata/published/memory-blocks.json"),
+        include_str!("../../published/memory-blocks.json"),
     ),
     (
         "pre-zeroing",
-        include_str!("../../../testdata/published/pre-zeroing.json"),
+        include_str!("../../published/pre-zeroing.json"),
     ),
-    (
-        "sparc-32t",
-        include_str!("../../../testdata/published/sparc-32t.json"),
-    ),
+    ("sparc-32t", include_str!("../../published/sparc-32t.json")),
 ];
 
 /// A machine on which deferred initialisation was measured with several threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// Its processor.
     pub cpu: String,
@@ -52,6 +50,7 @@ pub struct Machine {
 
 /// One number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Threads {
     /// Hundredths of a node's CPUs.
     pub percent_of_cpus: u32,
@@ -65,6 +64,7 @@ pub struct Threads {
 
 /// Mean and deviation of some boots.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// Less time than the first row, in hundredths of that.
     pub speedup_percent: Option<f64>,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// What the guest did with it, and what the host saw.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Balloon {
     /// How the guest reaches it: `pci` or `mmio`.
     pub transport: String,
@@ -43,6 +44,7 @@ pub struct Balloon {
 
 /// A knob of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Knob {
     /// Of what and its name: `reporting.order`.
     pub name: String,
@@ -52,6 +54,7 @@ pub struct Knob {
 
 /// Bytes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resident {
     /// From the start of QEMU.
     pub at_ns: u64,
@@ -61,6 +64,7 @@ pub struct Resident {
 
 /// What a guest shows its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuestStatistics {
     /// Free memory.
     pub free_bytes: Option<u64>,

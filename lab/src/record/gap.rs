@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A span between two consecutive lines that have a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
     /// How long it took; at least so long where stamps are the calendar's.
     pub ns: u64,
@@ -17,6 +18,7 @@ pub struct Gap {
 
 /// A line of a log and when it was printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Said {
     /// Its number, from 1.
     pub line: usize,

@@ -11,6 +11,7 @@ pub type Descriptors = firstlight_wire::Descriptors<String>;
 
 /// The machine that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asked {
     /// QEMU's name of the board: `q35`, `pc` or `microvm`.
     pub board: Word,
@@ -37,6 +38,7 @@ fn loader() -> Word {
 
 /// Slots for DIMMs that come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DimmSlots {
     /// How many.
     pub slots: u32,
@@ -46,6 +48,7 @@ pub struct DimmSlots {
 
 /// The kernel that ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// `image` or `linux`.
     pub kind: Word,
@@ -59,6 +62,7 @@ pub struct Kernel {
 
 /// One workload the guest measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bench {
     /// The allocator.
     pub contestant: String,
@@ -76,6 +80,7 @@ pub struct Bench {
 
 /// Memory that the guest allocated as zeros.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Zeroed {
     /// Bytes that were allocated, in blocks of 2 MiB.
     pub allocated_bytes: u64,
@@ -91,6 +96,7 @@ pub struct Zeroed {
 
 /// One writing of descriptors in a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Swept {
     /// The node; `None`: all at once.
     pub node: Option<u16>,

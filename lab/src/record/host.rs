@@ -7,6 +7,7 @@ use std::path::Path;
 
 /// Host and virtual machine monitor, or the host at the console of a real machine. Nothing here is the same from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
     /// Its name; in a job of Slurm the node's.
     pub name: String,
@@ -47,6 +48,7 @@ pub struct Host {
 /// What decides how fast a host's processors run; `None` where the system does not say, as
 /// in most virtual machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Power {
     /// Driver of processor frequencies.
     pub cpufreq_driver: Option<String>,
@@ -85,6 +87,7 @@ impl Power {
 
 /// A byte on port 0x80.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Marker {
     /// The byte.
     pub code: u8,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hotplugged {
     /// `add` or `remove`.
     pub event: String,

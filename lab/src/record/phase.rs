@@ -8,6 +8,7 @@ pub type Word = Cow<'static, str>;
 
 /// A step and when it was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Phase {
     /// What was done.
     pub name: Word,

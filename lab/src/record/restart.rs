@@ -6,6 +6,7 @@ use super::{Milestones, Phase};
 
 /// Memory that one kernel handed over to the next, and how long guests had to wait for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Restart {
     /// Bytes that were handed over.
     pub preserved_bytes: u64,
@@ -46,6 +47,7 @@ pub struct Restart {
 
 /// Free memory of both kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FreeFrames {
     /// Of the kernel that handed over, before guests had memory.
     pub before: u64,

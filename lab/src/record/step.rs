@@ -7,6 +7,7 @@ pub const MOST_STEPS: usize = 20;
 
 /// An initcall of a kernel, or a service that systemd starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// Its name.
     pub name: String,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Times of records that count from [`From::Clock`] can stand beside each other only where
 /// the clock begins at the same line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeBase {
     /// Where zero is.
     pub from: From,
@@ -20,6 +21,7 @@ pub struct TimeBase {
 
 /// Where zero is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum From {
     /// The start of the machine, or of the process.

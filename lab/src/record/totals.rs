@@ -6,6 +6,7 @@ use crate::log::{Line, duration};
 
 /// Nanoseconds of each part of a restart; what no line and no clock shows is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
     /// The kernel before went down.
     pub shutdown_ns: Option<u64>,

@@ -12,6 +12,7 @@ use crate::run::{Run, Setup};
 
 /// Set-ups that differ in their CPUs alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpus {
     /// The set-ups, without their CPUs.
     pub family: String,
@@ -25,6 +26,7 @@ pub struct Cpus {
 
 /// One number of CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// CPUs of the machine.
     pub cpus: u64,

@@ -6,6 +6,7 @@ use super::setup::Setup;
 
 /// A phase over machines of several sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
     /// The set-ups, without their memory.
     pub family: String,

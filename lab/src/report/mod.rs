@@ -36,6 +36,7 @@ pub const SCHEMA: &str = "firstlight.report/1";
 
 /// What is shown of some runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,

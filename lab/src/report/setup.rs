@@ -9,6 +9,7 @@ use crate::run::{Run, Setup as Key, Span};
 
 /// Runs of the same kernel, words, clock and machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Setup {
     /// In words.
     pub name: String,
@@ -44,6 +45,7 @@ pub struct Setup {
 
 /// A finding, as the first run that has it shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Found {
     /// The finding.
     #[serde(flatten)]
@@ -56,6 +58,7 @@ pub struct Found {
 
 /// A phase of a set-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseSpread {
     /// Its name.
     pub name: String,

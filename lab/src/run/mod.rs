@@ -105,6 +105,7 @@ pub(crate) struct Size {
 
 /// A phase of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Span {
     /// Its name.
     pub name: String,

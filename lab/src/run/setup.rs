@@ -12,6 +12,7 @@ use firstlight_figures::text::plural;
 
 /// What runs of one set-up have in common, in the order in which set-ups are shown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Setup {
     /// What booted: `our image 0.1.0`, `Linux 6.12.1`.
     pub system: String,
@@ -26,6 +27,7 @@ pub struct Setup {
 
 /// Where a boot ran, and by which clock it was measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// `wall` or `instructions`.
     pub clock: String,

@@ -21,6 +21,7 @@ pub const SCHEMA: &str = "firstlight.sweep/1";
 
 /// A sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: String,
@@ -37,6 +38,7 @@ pub struct Record {
 
 /// Where descriptors were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Where {
     /// On this machine, by threads of a process.
@@ -47,6 +49,7 @@ pub enum Where {
 
 /// Which descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SweptPart {
     /// Those left to the workers.
@@ -57,6 +60,7 @@ pub enum SweptPart {
 
 /// Milliseconds of all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Milliseconds {
     /// The middle one, or the mean of both.
     pub median: f64,
@@ -70,6 +74,7 @@ pub struct Milliseconds {
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Where.
     #[serde(rename = "where")]

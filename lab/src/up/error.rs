@@ -1,5 +1,6 @@
 //! Why a machine does not come up: [`UpError`].
 
+use firstlight_figures::advice::Advised;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -26,6 +27,7 @@ impl UpError {
     }
 
     pub(super) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        let error = Advised(error);
         Self::Io(format!("cannot read {}: {error}", path.display()))
     }
 }

@@ -12,15 +12,16 @@
 mod cost;
 mod filling;
 mod guest;
-mod load;
+pub(crate) mod load;
 mod own_daemon;
-mod pin;
-mod record;
+pub(crate) mod pin;
+pub(crate) mod record;
 mod starts;
 
 use crate::Program;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::progress::Progress;
 use clap::Args;
 use firstlight_pool::launch::{AllocateOptions, Need, allocate, program_path};
 use firstlight_pool::os::hugepages;
@@ -125,7 +126,9 @@ pub fn run(options: &Options, program: Program, output: &mut Output) -> Result<(
     }
     if program_path(&options.qemu).is_none() {
         let qemu = options.qemu.to_string_lossy();
-        return Err(Failure::pool(format!("{qemu} is not installed")));
+        return Err(Failure::pool(format!(
+            "{qemu} is not installed; the Debian package qemu-system-x86 has QEMU, and --qemu names another"
+        )));
     }
     if options.pin {
         let record = pin::measure(program, &options.qemu, largest, options.runs, &stop);
@@ -179,12 +182,14 @@ fn measure(
     // The first start of all reads QEMU from the disk.
     floor(&bench)?;
     let mut record = Record::new(page, starts::cpus());
+    let progress = Progress::new();
     for size in &options.sizes {
         let mut runs: Vec<Run> = Vec::new();
-        for _ in 0..options.runs {
+        for run in 1..=options.runs {
             if stop.load(Ordering::Relaxed) {
                 return Ok(record);
             }
+            progress.say(format!("starts with {size}, run {run} of {}", options.runs));
             runs.push(Run::new(Variant::Floor, floor(&bench)?, None));
             runs.push(fresh(&bench, page, size.bytes, Variant::Prealloc)?);
             runs.push(fresh(&bench, page, size.bytes, Variant::PreallocThreads)?);
@@ -199,6 +204,7 @@ fn measure(
         record.add(size.bytes, &runs);
     }
     if part > 0 {
+        progress.say(format!("{} starts at once", options.at_once));
         let guests = Crowd {
             guests: options.at_once,
             bytes: part,
@@ -211,6 +217,7 @@ fn measure(
     record.take_round_trip = TakeRoundTrip::of(round_trips(&mut daemon, page, takes)?);
     daemon.stop()?;
     if options.cost {
+        progress.say("what filling costs");
         record.cost = cost::measure(program, bench.folder(), page, largest, options.runs, stop)?;
     }
     Ok(record)

@@ -13,6 +13,7 @@ use super::starts::{FLOOR_BYTES, floor, set_aside};
 use crate::Program;
 use crate::failure::Failure;
 use crate::output::{GOOD, HEADING};
+use crate::progress::Progress;
 use crate::text::{self, bytes};
 use firstlight_pool::launch::{AllocateOptions, Need, Plan, Start, allocate};
 use firstlight_pool::os::mapping::Mapping;
@@ -70,6 +71,7 @@ impl Pinned {
 
 /// Rounds of one page size and variant.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Row {
     /// `4K`, `thp` or `2M`.
     page: &'static str,
@@ -105,7 +107,8 @@ fn micro(s: f64) -> f64 {
 
 /// The document.
 #[derive(Debug, Serialize)]
-pub(super) struct Record {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Record {
     schema: &'static str,
     clock: &'static str,
     size_bytes: u64,
@@ -172,10 +175,12 @@ impl Record {
         let mut daemon =
             OwnDaemon::start(program, &folder, kind, &BTreeSet::from([bytes]), Some("0"))?;
         let [mut floors, mut without, mut with] = [const { Vec::new() }; 3];
-        for _ in 0..rounds {
+        let progress = Progress::new();
+        for round in 1..=rounds {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
+            progress.say(format!("{page} pages, run {round} of {rounds}"));
             floors.push(floor(bench)?.to_qmp());
             for (zeroed, times) in [(false, &mut without), (true, &mut with)] {
                 daemon.fill(bytes, 1)?;

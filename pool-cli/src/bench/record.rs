@@ -11,6 +11,7 @@ use std::time::Duration;
 
 /// Where the memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Variant {
     /// 64 MiB of the kernel's, whatever the size beside it.
@@ -61,6 +62,7 @@ impl Run {
 
 /// Several times of the same.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Spread {
     median: f64,
     min: f64,
@@ -86,6 +88,7 @@ fn micro(ms: f64) -> f64 {
 
 /// All starts of one size and variant.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Row {
     size_bytes: u64,
     variant: Variant,
@@ -122,6 +125,7 @@ impl Row {
 
 /// Several guests started at once: until the last greets.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AtOnce {
     guests: u32,
     /// Of each guest.
@@ -146,6 +150,7 @@ impl AtOnce {
 
 /// Asking the pool and having the memory in hand, as the client sees it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct TakeRoundTrip {
     p50_us: f64,
     p99_us: f64,
@@ -174,6 +179,7 @@ impl TakeRoundTrip {
 
 /// Processor time for filling a slab.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct FillCost {
     size_bytes: u64,
     /// Of a thread that asks the kernel for all of it.
@@ -202,6 +208,7 @@ impl FillCost {
 
 /// A loop on one CPU while the worker fills on another.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Neighbour {
     /// What bounds it.
     bound_by: &'static str,
@@ -234,6 +241,7 @@ impl Neighbour {
 
 /// What filling costs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Cost {
     pub(super) fill: Option<FillCost>,
     /// Nothing on a machine with one CPU.
@@ -242,7 +250,8 @@ pub(super) struct Cost {
 
 /// The document.
 #[derive(Debug, Serialize)]
-pub(super) struct Record {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Record {
     schema: &'static str,
     clock: &'static str,
     page: PageSize,

@@ -65,7 +65,8 @@ Exit codes: see firstlight --help";
 const PIDS: &str = "/run/libvirt/qemu";
 
 #[derive(Serialize)]
-struct Record {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Record {
     schema: &'static str,
     domain: String,
     enabled: bool,

@@ -1,9 +1,8 @@
 //! `pool.toml(5)`: the shipped example of a configuration, whose comments say what each key is, as a manual page.
 
+use firstlight_pool::config::EXAMPLE;
 use roff::{Roff, bold, italic, roman};
 use std::collections::BTreeSet;
-
-const EXAMPLE: &str = include_str!("../../../pool/example.toml");
 
 /// A line of the example.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! `firstlight-pool bench`: the pool's package alone measures what the pool brings.
 
+use crate::schema;
 use firstlight_pool::os::need::skip;
 use std::process::Command;
 
@@ -15,7 +16,7 @@ fn the_daemon_measured_is_this_programs() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document = schema::document(&output.stdout);
     assert_eq!(document["schema"], "firstlight.bench-pool/1");
     let rows = document["rows"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["variant"] == "pool"), "{rows:?}");

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_shipped_example_is_valid() {
-        let config = parse(include_str!("../../example.toml")).unwrap();
+        let config = parse(crate::config::EXAMPLE).unwrap();
         assert!(!config.class.is_empty());
     }
 
@@ -327,7 +327,7 @@ mod tests {
             assert!(shown.starts_with("pool.toml, line 3: "), "{text}: {shown}");
         }
         // The example names every key, so none is missing above.
-        let example = include_str!("../../example.toml");
+        let example = crate::config::EXAMPLE;
         let keys = example.lines().filter_map(|line| {
             let (key, _) = line.trim_start_matches("# ").split_once(" = ")?;
             key.bytes()

@@ -1,5 +1,6 @@
 //! What is wrong with a configuration, and on which line.
 
+use firstlight_figures::advice::Advised;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -12,6 +13,7 @@ pub struct ConfigError(String);
 
 impl ConfigError {
     pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        let error = Advised(error);
         Self(format!("cannot read {}: {error}", path.display()))
     }
 

@@ -12,6 +12,9 @@ mod origin;
 mod persist;
 mod words;
 
+/// The configuration that is shipped as an example: each key with what it is.
+pub const EXAMPLE: &str = include_str!("../../example.toml");
+
 pub use error::ConfigError;
 pub use file::{Access, Class, Config, Fill, Limits, Page, Quota, Source};
 pub use words::{Cpus, Size};

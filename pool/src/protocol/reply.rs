@@ -30,6 +30,7 @@ pub enum Reply {
 
 /// Memory allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lease {
     /// Its name, for `give`.
     pub lease: LeaseId,
@@ -47,6 +48,7 @@ pub struct Lease {
 
 /// What the daemon holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// Process id of the daemon.
     pub daemon_pid: u32,
@@ -80,6 +82,7 @@ pub struct Status {
 
 /// What a daemon holds besides slabs and leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gauges {
     /// Clients connected.
     pub connections: u32,
@@ -100,6 +103,7 @@ pub struct Gauges {
 
 /// One pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolRow {
     /// Its pages.
     pub page: PageSize,
@@ -138,6 +142,7 @@ pub struct PoolRow {
 
 /// What a quota counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum QuotaOf {
     /// A user that a `[[quota]]` names.
@@ -163,6 +168,7 @@ impl fmt::Display for QuotaOf {
 
 /// An account with a limit, or with a charge of a limit that is no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuotaRow {
     /// What it counts.
     pub of: QuotaOf,
@@ -180,6 +186,7 @@ pub struct QuotaRow {
 
 /// One lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseRow {
     /// Its name; `None` where the asker cannot end it by its name.
     pub lease: Option<LeaseId>,
@@ -199,6 +206,7 @@ pub struct LeaseRow {
 
 /// What happened since the daemon started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counters {
     /// `take` answered with memory.
     pub takes: u64,
@@ -231,6 +239,7 @@ pub struct Counters {
 
 /// Requests for memory that got none, by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Misses {
     /// Nothing that fits was ready.
     pub empty: u64,
@@ -246,6 +255,7 @@ pub struct Misses {
 
 /// Of `take`, those that took at most so long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TakeBucket {
     /// The bound.
     pub most_ns: u64,
@@ -255,6 +265,7 @@ pub struct TakeBucket {
 
 /// How long `take` took inside the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TakeTimes {
     /// The p50.
     pub p50_ns: u64,
@@ -275,6 +286,7 @@ pub struct TakeTimes {
 
 /// A pool with its new size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resized {
     /// Slabs it is to keep.
     pub slabs: u32,
@@ -284,6 +296,7 @@ pub struct Resized {
 
 /// How slabs are filled from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Filling {
     /// Whether they are.
     pub on: bool,
@@ -293,6 +306,7 @@ pub struct Filling {
 
 /// The daemon allocates no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drained {
     /// Bytes that go back to the kernel.
     pub released_bytes: u64,
@@ -302,6 +316,7 @@ pub struct Drained {
 
 /// It was not done, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// For programs.
     pub code: RefusalCode,
@@ -412,6 +427,7 @@ fn rows(status: &Status) -> Result<(), MessageError> {
 
 /// A reply without fields.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Nothing {}
 
 fn done(operation: &'static str, fields: &impl Serialize) -> Result<Vec<u8>, MessageError> {
@@ -423,6 +439,7 @@ fn message(
     fields: &impl Serialize,
 ) -> Result<Vec<u8>, MessageError> {
     #[derive(Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     struct Message<'f, F> {
         v: u64,
         ok: bool,

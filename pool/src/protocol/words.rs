@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 /// What backs a slab, by the size of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PageSize {
     /// Reserved huge pages of 2 MiB.
     #[serde(rename = "2M")]
@@ -66,6 +67,7 @@ impl FromStr for PageSize {
 /// assert!(LeaseId::new("../17").is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct LeaseId(String);
 
@@ -118,6 +120,7 @@ impl fmt::Display for LeaseId {
 
 /// Why the daemon did not do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalCode {
     /// No slab is ready that fits, and none could be topped up in time.

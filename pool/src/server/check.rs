@@ -13,6 +13,7 @@ use std::path::Path;
 
 /// What a configuration asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
     /// Pools.
     pub classes: u32,

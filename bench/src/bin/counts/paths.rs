@@ -647,9 +647,8 @@ fn read_cpus() -> Outcome {
 }
 
 /// QEMU's machine `virt` with a CPU and 2 GiB, 7 KB; with 8 CPUs and 8 GiB on 4 nodes, 9 KB.
-const VIRT: &[u8] = include_bytes!("../../../../testdata/machines/trees/virt-aarch64-2g.dtb");
-const VIRT_4_NODES: &[u8] =
-    include_bytes!("../../../../testdata/machines/trees/virt-aarch64-4-nodes.dtb");
+const VIRT: &[u8] = include_bytes!("../../../trees/virt-aarch64-2g.dtb");
+const VIRT_4_NODES: &[u8] = include_bytes!("../../../trees/virt-aarch64-4-nodes.dtb");
 
 /// All that a bring-up reads of a device tree, once.
 fn read_tree() -> Outcome {

@@ -8,7 +8,7 @@ use crate::output::Output;
 use clap::Args;
 use firstlight_bench::alloc::{self, Contestant, UnknownName, Workload};
 use firstlight_figures::size;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use firstlight_pool_cli::progress::Progress;
 
 /// How fast frames are allocated and freed, beside other allocators
 ///
@@ -121,13 +121,9 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         cell_ms: options.cell_ms,
         run_ms: options.run_ms.unwrap_or_else(|| run_ms(numbers)),
     };
-    // Nothing where there is no terminal.
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-    if let Ok(style) = ProgressStyle::with_template("{elapsed:>4}  {wide_msg}") {
-        bar.set_style(style);
-    }
-    let measured = alloc::run(&settings, &mut |text| bar.set_message(text.to_owned()));
-    bar.finish_and_clear();
+    let progress = Progress::new();
+    let measured = alloc::run(&settings, &mut |text| progress.say(text));
+    drop(progress);
     let record = measured.map_err(|error| Failure::machine("bench alloc", error))?;
     if let Some(answers) = &record.answers {
         let refusals = answers.checkerboard.iter().chain(&answers.full);

@@ -8,7 +8,7 @@ use crate::output::Output;
 use clap::Args;
 use firstlight_bench::zero;
 use firstlight_figures::size;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use firstlight_pool_cli::progress::Progress;
 
 /// How fast zeroed memory is allocated with and without a known-zero stock, and what zeroing it
 /// beforehand costs
@@ -54,16 +54,9 @@ fn memory(text: &str) -> Result<u64, String> {
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    // Nothing where there is no terminal.
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-    if let Ok(style) = ProgressStyle::with_template("{elapsed:>4}  {wide_msg}") {
-        bar.set_style(style);
-    }
-    let measured = zero::run(options.memory, &mut |text| {
-        bar.set_message(text.to_owned());
-        bar.tick();
-    });
-    bar.finish_and_clear();
+    let progress = Progress::new();
+    let measured = zero::run(options.memory, &mut |text| progress.say(text));
+    drop(progress);
     let record = measured.map_err(|error| Failure::machine("bench zero", error))?;
     output.print(&record, render::page)
 }

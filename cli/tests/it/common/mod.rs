@@ -1,6 +1,7 @@
 //! Runs the real command and reads what it says.
 
 pub(crate) mod guest;
+pub(crate) mod schema;
 pub(crate) mod stand_in;
 pub(crate) mod tree;
 
@@ -29,6 +30,9 @@ pub(crate) fn told(arguments: &[&str]) -> (i32, String, String) {
     let output = run(arguments);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("output is UTF-8");
     let code = output.status.code().expect("the command was not killed");
+    if arguments.contains(&"--json") && output.stdout.starts_with(b"{") {
+        schema::document(&output.stdout);
+    }
     (code, text(&output.stdout), text(&output.stderr))
 }
 

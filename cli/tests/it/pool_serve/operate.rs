@@ -1,6 +1,7 @@
 //! What an operator changes while a daemon serves.
 
 use super::kit::{Daemon, another_user, is_root, take, until};
+use crate::common::schema;
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::protocol::{FillChange, RefusalCode};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -65,7 +66,7 @@ fn filling_is_turned_off_and_on_by_its_owner() {
     });
     assert_eq!(daemon.status().pools[0].clean_bytes, 0);
     let on = pool(&daemon, &["fill", "on", "--rate", "1G", "--json"]);
-    let on: serde_json::Value = serde_json::from_slice(&on.stdout).unwrap();
+    let on = schema::document(&on.stdout);
     assert_eq!(
         (&on["on"], &on["rate"]),
         (&true.into(), &(1_u64 << 30).into())

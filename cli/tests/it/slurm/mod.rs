@@ -2,6 +2,7 @@
 
 use crate::common;
 use crate::common::guest;
+use crate::common::schema;
 
 mod cluster;
 
@@ -104,7 +105,7 @@ impl Lab {
 
     fn record(&self, cell: usize, run: usize) -> Value {
         let name = format!("runs/image-256m-1n-1c-w{cell}-wall-{run:04}.json");
-        serde_json::from_slice(&fs::read(self.cluster.path(&name)).unwrap()).unwrap()
+        schema::document(&fs::read(self.cluster.path(&name)).unwrap())
     }
 }
 
@@ -112,6 +113,9 @@ impl Lab {
 fn end(child: Child) -> (i32, Value, String) {
     let output = child.wait_with_output().unwrap();
     let document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    if document != Value::Null {
+        schema::hold(&document);
+    }
     let words = String::from_utf8(output.stderr).unwrap();
     (output.status.code().unwrap(), document, words)
 }

@@ -25,6 +25,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// What runs beside the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Flood {
     /// Nothing.

@@ -7,11 +7,12 @@
 //! opens for each.
 
 mod floods;
-mod record;
+pub(crate) mod record;
 
 use super::own_daemon::{Kind, OwnDaemon, Server, Setup};
 use crate::Program;
 use crate::failure::Failure;
+use crate::progress::Progress;
 use firstlight_pool::client::{Allocated, Client};
 use firstlight_pool::protocol::{PageSize, Take};
 use floods::{Flood, OTHER_MEMBER, as_user};
@@ -99,7 +100,13 @@ fn round_of(page: PageSize, server: Server<'_>, stop: &AtomicBool) -> Result<Rou
     }
     round.requests(REQUESTS, begin.elapsed());
     drop(client);
-    for flood in Flood::ALL {
+    let progress = Progress::new();
+    for (at, flood) in Flood::ALL.into_iter().enumerate() {
+        progress.say(format!(
+            "waits beside load {} of {}",
+            at + 1,
+            Flood::ALL.len()
+        ));
         for connection in Connection::ALL {
             if stop.load(Ordering::Relaxed) {
                 return Ok(round);

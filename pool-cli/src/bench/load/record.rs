@@ -17,6 +17,7 @@ pub(super) const REQUESTS: u32 = 5000;
 
 /// The connection of a take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Connection {
     /// Open before.
@@ -88,6 +89,7 @@ impl Round {
 
 /// Of all rounds.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Spread {
     median: f64,
     min: f64,
@@ -108,6 +110,7 @@ fn tenth(figure: f64) -> f64 {
 
 /// A member's takes.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Member {
     connection: Connection,
     beside: Flood,
@@ -119,6 +122,7 @@ struct Member {
 
 /// One daemon.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Daemon {
     /// `null` for this program's.
     program: Option<PathBuf>,
@@ -132,6 +136,7 @@ struct Daemon {
 
 /// The document.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Record {
     schema: &'static str,
     clock: &'static str,

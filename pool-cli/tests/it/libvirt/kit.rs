@@ -1,5 +1,6 @@
 //! A host of a test's own: a real libvirtd, a real daemon of the pool, domains.
 
+use crate::schema;
 use firstlight_pool::os::hugepages::SetAside;
 use firstlight_pool::os::need::skip;
 use serde_json::Value;
@@ -219,7 +220,7 @@ impl Host {
     /// What the pool says.
     pub(crate) fn pool(&self) -> Value {
         let text = self.run(&["firstlight-pool", "status", "--json"]);
-        serde_json::from_str(&text).unwrap()
+        schema::document(text.as_bytes())
     }
 
     /// Sizes of all leases in MiB.
@@ -233,7 +234,7 @@ impl Host {
     /// What `pool libvirt` says about a domain.
     pub(crate) fn state(&self, name: &str) -> Value {
         let text = self.run(&["firstlight-pool", "libvirt", "status", name, "--json"]);
-        serde_json::from_str(&text).unwrap()
+        schema::document(text.as_bytes())
     }
 
     pub(crate) fn define(&self, domain: Domain<'_>) {
