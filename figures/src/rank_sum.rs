@@ -161,7 +161,7 @@ fn draw(random: &mut Random, figures: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// The same by trying all choices.
+    /// The probability by trying all choices.
     fn by_hand(a: &[f64], b: &[f64]) -> f64 {
         let ranks = twice_ranks(a, b);
         let sum: usize = ranks[..a.len()].iter().sum();

@@ -11,7 +11,7 @@ pub fn available_bytes() -> Option<u64> {
     available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// The same, by the text of `/proc/meminfo`: for those who keep that file open.
+/// Available bytes by the text of `/proc/meminfo`, for callers that keep that file open.
 ///
 /// ```
 /// use firstlight_host::meminfo::available;

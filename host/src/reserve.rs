@@ -65,7 +65,7 @@ impl Reservation {
         })
     }
 
-    /// The same on huge pages where the kernel provides them, aligned to them: memory
+    /// Reserves huge pages where the kernel provides them, aligned to them: memory
     /// to measure with, as a kernel maps its own.
     ///
     /// # Errors

@@ -77,7 +77,7 @@ pub(crate) enum Descriptors {
     SixtyFour(Memmap<'static, PageDescriptor>),
 }
 
-/// The same code for each size.
+/// Runs one code for each size.
 macro_rules! each {
     ($descriptors:expr, $memmap:ident => $code:expr) => {
         match $descriptors {

@@ -15,7 +15,7 @@ pub(crate) fn list<T>(
     list_of(frames, len, (0..len).map(make))
 }
 
-/// The same, of memory in `zone` or below.
+/// [`list`] of memory in `zone` or below.
 pub(crate) fn list_in<T>(
     frames: &Frames<'_>,
     zone: ZoneKind,
@@ -57,7 +57,7 @@ fn space<T>(frames: &Frames<'_>, len: usize) -> Option<PhysRange> {
     space_in::<T>(frames, ZoneKind::Normal, len)
 }
 
-/// The same, in `zone` or below.
+/// [`space`] in `zone` or below.
 fn space_in<T>(frames: &Frames<'_>, zone: ZoneKind, len: usize) -> Option<PhysRange> {
     let pages = (len.checked_mul(size_of::<T>())? as u64)
         .div_ceil(PAGE_BYTES)

@@ -58,7 +58,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The same if all its pixels lie in the buffer, and the buffer in physical memory.
+    /// This screen if all its pixels lie in the buffer, and the buffer in physical memory.
     ///
     /// # Errors
     /// [`HandoverError::Screen`].

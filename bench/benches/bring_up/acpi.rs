@@ -36,7 +36,7 @@ fn in_place(madt: &[u8], srat: &[u8]) -> Result<(usize, Vec<u32>), Box<dyn Error
     ))
 }
 
-/// The same from copies: both lists sorted by APIC id and joined.
+/// The count from copies: both lists sorted by APIC id and joined.
 fn by_copies(madt: &[u8], srat: &[u8]) -> Result<(usize, Vec<u32>), Box<dyn Error>> {
     let cpus: Result<Vec<_>, _> = Madt::parse(madt)?.cpus().collect();
     let mut cpus = cpus?;

@@ -41,7 +41,7 @@ pub(crate) struct Sample {
     pub(crate) task_ns: [Option<f64>; 3],
 }
 
-/// The same for every contestant: the machine and its free memory.
+/// What all contestants are given: the machine and its free memory.
 pub(crate) struct Setup<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) free: &'a [FrameRange],

@@ -18,7 +18,7 @@ pub(crate) struct Firstlight {
 }
 
 impl Firstlight {
-    /// The same, measured until a page of every node has been allocated.
+    /// Firstlight, measured until a page of every node has been allocated.
     pub(crate) fn every_node() -> Self {
         Self {
             every_node: true,

@@ -194,7 +194,7 @@ impl<const BYTES: usize> Contestant for Memset<BYTES> {
     }
 
     fn refresh(&mut self, machine: &Machine) {
-        // The same memory every time, after one touch, in huge pages as a
+        // One memory for all times, after one touch, in huge pages as a
         // kernel would have it: the floor, warm.
         if self.descriptors.is_empty() {
             let bytes = size(machine.frames()) * BYTES;

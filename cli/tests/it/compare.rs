@@ -64,7 +64,7 @@ fn a_record_file_stands_for_its_run() {
     let path = folder.path().join("record.json");
     fs::write(&path, record).unwrap();
     let path = path.to_str().unwrap();
-    // The same machine on this clock: the same figures.
+    // One machine on this clock has the same figures each time.
     let comparison = document(&["compare", path, &given, "--json", "--runs", "2"]);
     assert_eq!(comparison["sides"][0]["runs"], 1);
     assert_eq!(comparison["sides"][1]["runs"], 2);

@@ -29,7 +29,7 @@ fn facts<M: BlockMemory>(block: &Block<'_, M>) -> Facts {
     )
 }
 
-/// The same from all ranges, one block at a time.
+/// The facts from all ranges, one block at a time.
 fn expected(layout: &Layout<'_>, added: &[Added], size: BlockSize, id: u64) -> Option<Facts> {
     let frames = FrameRange::new(id * size.frames(), (id + 1) * size.frames()).unwrap();
     let shared = |other: FrameRange| frames.intersect(other).count();

@@ -16,7 +16,7 @@ fn large() -> Machine {
     large_or(128 * MIB)
 }
 
-/// The same, of twice `miri` bytes under Miri.
+/// Of gigabytes; of twice `miri` bytes under Miri.
 fn large_or(miri: u64) -> Machine {
     let more = if cfg!(miri) { miri } else { 3 * GIB };
     Machine::new(&[(0, range(MIB, more)), (0, range(4 * GIB, 4 * GIB + more))])

@@ -239,7 +239,7 @@ fn a_tree_cut_at_every_byte_is_an_error() {
             matches!(Fdt::parse(&blob[..length]), Err(FdtError::Truncated { .. })),
             "{length}"
         );
-        // The same, with a header that agrees.
+        // Cut so, with a header that agrees.
         let mut cut = blob[..length].to_vec();
         if length >= 8 {
             cut[4..8].copy_from_slice(&(length as u32).to_be_bytes());

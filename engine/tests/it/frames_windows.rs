@@ -17,7 +17,7 @@ fn frames(
     frames_with_zeros(memory, reserved, windows, &[])
 }
 
-/// The same, of a machine that says which memory was never touched.
+/// [`frames`] of a machine that says which memory was never touched.
 fn frames_with_zeros(
     memory: PhysRange,
     reserved: &[PhysRange],

@@ -180,7 +180,7 @@ proptest! {
     ) {
         let policy = MemmapPolicy::default();
         let (memmap, segments) = if is_linear {
-            // The same span without holes, and with one node.
+            // One span without holes, and with one node.
             let (first, last) = (segments[0], segments[segments.len() - 1]);
             let (start, end) = (first.frames.start().get(), last.frames.end().get());
             let frames = FrameRange::new(start, end).unwrap();

@@ -225,7 +225,7 @@ fn crate_of(files: &[(&str, &str)]) -> Vec<String> {
     in_cycles(&edges(&sources.collect()))
 }
 
-/// The same of the folders right below the root: which of them use which others.
+/// Which of the folders right below the root use which others.
 fn folders(edges: &BTreeMap<&Module, BTreeSet<Module>>) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut folders: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
     for (from, to) in edges {

@@ -22,7 +22,7 @@ fn machine(memory: PhysRange, window: PhysRange, movable: bool) -> Frames<'stati
     machine_with(memory, 0, window, movable)
 }
 
-/// The same, with the window of node `owner`.
+/// A [`machine`] with the window of node `owner`.
 fn machine_with(
     memory: PhysRange,
     owner: u32,

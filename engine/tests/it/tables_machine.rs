@@ -196,7 +196,7 @@ fn space_for_tables_follows_memory() {
         vec![vec![gibs(4, 5)]],
         vec![vec![gibs(4, 20)], vec![gibs(20, 21)]],
         vec![vec![gibs(4, 516)], vec![gibs(516, 1028)]],
-        // The same with holes of terabytes.
+        // Holes of terabytes between.
         vec![vec![gibs(4, 516)], vec![gibs(50_000, 50_512)]],
         vec![vec![
             gibs(4, 260),

@@ -76,7 +76,7 @@ fn a_rate_holds_from_the_step_after_it_was_changed() {
         let mut worker = zeroing.worker(NodeId(0));
         zeroing.set(SLOW.0, SLOW.1).unwrap();
         assert_eq!(worker.step(|| 0).zeroed_bytes, 2 * MIB);
-        // The same again is no change.
+        // The value that it has is no change.
         zeroing.set(SLOW.0, SLOW.1).unwrap();
         let waits = worker.step(|| MS);
         assert_eq!((waits.zeroed_bytes, waits.next), (0, Next::At(1001 * MS)));

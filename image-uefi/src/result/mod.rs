@@ -42,7 +42,7 @@ pub enum Next {
     Unkept,
     /// The result is on the stick, and the machine can go off.
     Off,
-    /// The same, but the result stays with firmware: time to read why.
+    /// The result is on the stick and stays with firmware, too: time to read why.
     Kept,
 }
 

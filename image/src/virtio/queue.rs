@@ -271,7 +271,7 @@ mod tests {
             answer(&ring, 0, head);
             assert_eq!(queue.answer(), wrong(head));
         }
-        // The same one twice.
+        // One buffer twice.
         let mut queue = sent(&ring);
         queue.send(&buffers(1)).unwrap();
         answer(&ring, 0, 0);

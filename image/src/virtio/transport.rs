@@ -1,4 +1,4 @@
-//! The same questions to a device on PCI and to one on MMIO: [`Transport`].
+//! Requests to a device that are alike on PCI and on MMIO: [`Transport`].
 
 use super::pci::Places;
 use super::{Registers, VirtioError};

@@ -5,7 +5,7 @@
 pub enum Test {
     /// Write where that is not allowed.
     PageFault,
-    /// The same while the page fault handler cannot be reached.
+    /// A page fault while its handler cannot be reached.
     DoubleFault,
     /// That of the last CPU at its work.
     DoubleFaultOther,

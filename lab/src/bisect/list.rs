@@ -85,7 +85,7 @@ mod tests {
         by(count, bad, broken, None)
     }
 
-    /// The same, where a figure is named.
+    /// [`answer`] where a figure is named.
     fn by(
         count: usize,
         bad: usize,

@@ -169,7 +169,7 @@ fn is_sane(event: &Event) -> bool {
     }
 }
 
-/// The same with texts that may be shown on a terminal.
+/// `value` with texts that may be shown on a terminal.
 fn without_control(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(clean_text(text.as_bytes())),

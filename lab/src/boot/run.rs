@@ -190,7 +190,7 @@ fn version(qemu: &Path, stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<Str
     })
 }
 
-/// The same path, if it is a file that can be read.
+/// `path`, if it is a file that can be read.
 fn readable(what: &'static str, path: &Path) -> Result<PathBuf, BootError> {
     // Asked before it is opened: to open a pipe is to wait for whoever writes it.
     let opened = fs::metadata(path).and_then(|metadata| {

@@ -95,7 +95,7 @@ pub struct Row {
 }
 
 impl Comparison {
-    /// The same of every second run, from the first or the second on.
+    /// The comparison of every second run, from the first or the second on.
     pub(crate) fn half(&self, odd: usize) -> Self {
         let half = |spread: &Option<Spread>| {
             let ns = spread.iter().flat_map(|spread| &spread.ns);

@@ -64,7 +64,7 @@ impl Hit {
         }
     }
 
-    /// The same at a cost.
+    /// This finding with a cost.
     pub(super) fn costs(self, cost: Cost) -> Self {
         Self { cost, ..self }
     }

@@ -10,7 +10,7 @@ use firstlight_figures::spread::median;
 pub struct Method {
     /// Largest probability of a chance, on the wall clock.
     pub alpha: f64,
-    /// The same for the runs that confirm it.
+    /// Largest probability of a chance for the runs that confirm it.
     pub confirm_alpha: f64,
     /// Least change of the median in hundredths.
     pub effect_percent: f64,
@@ -66,7 +66,7 @@ impl Method {
         }
     }
 
-    /// The same with other bounds, where they are given.
+    /// This method with other bounds, where they are given.
     #[must_use]
     pub fn with(self, bounds: Bounds) -> Self {
         Self {

@@ -94,7 +94,7 @@ pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> 
     let state = match (moved, again) {
         (None, _) => State::Same,
         (Some(state), _) if exact => state,
-        // The same direction, and far enough.
+        // Moved in one direction both times, and far enough.
         (Some(state), Some(Some(again)))
             if self::moved(again, method, method.confirm_alpha) == Some(state) =>
         {

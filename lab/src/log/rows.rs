@@ -14,7 +14,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The same as a half-open range; `None` when it reaches 2^64.
+    /// The span as a half-open range; `None` when it reaches 2^64.
     ///
     /// ```
     /// use firstlight_lab::log::Span;

@@ -151,7 +151,7 @@ impl Cell {
 
 /// A file and what tells its content from another one.
 fn content(path: &Path) -> io::Result<String> {
-    // The same file, wherever the command runs.
+    // One path for the file, wherever the command runs.
     let path = path.canonicalize()?;
     let about = fs::metadata(&path)?;
     let changed = about.modified()?.duration_since(UNIX_EPOCH);
@@ -176,7 +176,7 @@ pub struct Impossible {
 }
 
 impl Matrix {
-    /// The same with absolute paths, for use in another folder. Paths are taken from `base`.
+    /// This matrix with absolute paths, for use in another folder. Paths are taken from `base`.
     ///
     /// # Errors
     /// There is no current folder.

@@ -18,7 +18,8 @@ const FORMAT: &str = "%F|%K|%T|%N|%r|%j|%k";
 /// Looks at a task that Slurm ended before its run counts as lost: a task that is repeated
 /// may be over for a moment.
 const LOOKS: u32 = 2;
-/// The same of a task that may have done its work: file systems of a network show files late.
+/// Looks at a task that may have done its work before its run counts as lost: file systems of a network show files
+/// late.
 const LOOKS_FOR_FILES: u32 = 30;
 /// Runs of an array job: Slurm's default allows numbers up to 1,000 (`MaxArraySize`).
 const MOST_TASKS: usize = 1000;
@@ -513,7 +514,7 @@ mod tests {
             why.contains("7_2") && why.contains("n1 as NODE_FAIL"),
             "{why}"
         );
-        // The same number in another cluster is another job.
+        // A number of another cluster is another job.
         let mut elsewhere = of(3, "RUNNING");
         elsewhere.job.cluster = "far".into();
         for _ in 1..LOOKS_FOR_FILES {

@@ -168,7 +168,7 @@ impl Store {
         self.keep_alone(cell, run, &record)
     }
 
-    /// The same of a record that is of no cell.
+    /// Keeps a record that is of no cell.
     ///
     /// # Errors
     /// [`StoreError::Io`].

@@ -23,7 +23,7 @@ const PARTITION_BYTES: usize = DISK_BYTES - 2 * START_BYTES;
 const ENTRY: usize = 446;
 const EFI_SYSTEM: u8 = 0xef;
 const LABEL: [u8; 11] = *b"FIRSTLIGHT ";
-/// The same on every stick, so that the same files make the same bytes.
+/// One for all sticks, so that the same files make the same bytes.
 const VOLUME_ID: u32 = 0x4649_5253;
 
 /// A disk with these files; folders are made as they are needed.
@@ -104,7 +104,7 @@ pub(super) fn file(mut disk: Vec<u8>, path: &str) -> io::Result<Option<Vec<u8>>>
     read(disk.get_mut(range).unwrap_or_default(), path)
 }
 
-/// The same of a partition.
+/// The content of a file in a partition, if there is one.
 pub(super) fn read(partition: &mut [u8], path: &str) -> io::Result<Option<Vec<u8>>> {
     let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     volume::check(partition).map_err(wrong)?;

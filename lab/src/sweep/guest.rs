@@ -43,7 +43,7 @@ pub fn of_runs(runs: &[Run]) -> Result<Option<Record>, NoSweep> {
     Ok((!rows.is_empty()).then(|| Record::new(clock, rows)))
 }
 
-/// The same but for how long it took.
+/// Whether both are equal but for how long they took.
 fn alike(one: &Swept, other: &Swept) -> bool {
     let nothing = |swept: &Swept| Swept {
         duration_ns: None,

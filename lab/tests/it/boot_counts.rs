@@ -20,7 +20,7 @@ const MOST: u64 = 300_000;
 /// What 512 GiB may cost more than 16 GiB: a tenth, or this.
 const MORE: u64 = 10_000;
 
-/// The same of 2 GiB on other processors, and what 512 GiB may take, in percent of that.
+/// Instructions of 2 GiB on other processors, and what 512 GiB may take, in percent of that.
 const MOST_AARCH64: u64 = 150_000;
 const MOST_RISCV64: u64 = 130_000;
 const MOST_PERCENT: u64 = 115;

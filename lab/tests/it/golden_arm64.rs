@@ -179,7 +179,7 @@ fn merged(ranges: Vec<(u32, u64, u64)>) -> Vec<(u32, u64, u64)> {
     all
 }
 
-/// The same of our answer, zones as rows.
+/// Our answer in the form of the golden one, zones as rows.
 fn answered(log: &KernelLog, flavour: Flavour) -> Value {
     let answer = layout_of(&LayoutInput::from_log(log), flavour).unwrap();
     let mut answer = serde_json::to_value(answer).unwrap();

@@ -53,7 +53,7 @@ fn boot_at(tree: &[u8], at: u64) -> (Outcome, String) {
     boot_on("virt", &JUMP, tree, at)
 }
 
-/// The same on a board where `code`, which ends as [`JUMP`], comes first.
+/// [`boot_at`] on a board where `code`, which ends as [`JUMP`], comes first.
 fn boot_on(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Outcome, String) {
     let (status, log, what) = start(board, code, tree, at);
     let events = Events::read(b"", log.as_bytes());
@@ -67,7 +67,7 @@ fn boot_on(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Outcome, String)
     (outcome, log)
 }
 
-/// The same as it is: the status of the end, the log, and what QEMU said.
+/// Boots so, whatever comes of it: the status of the end, the log, and what QEMU said.
 fn start(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Option<i32>, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {

@@ -85,7 +85,7 @@ impl Bench {
         arguments
     }
 
-    /// The same of a guest that only its VMM speaks for.
+    /// Arguments of a guest that only its VMM speaks for.
     pub(super) fn silent_arguments(&self, bytes: u64) -> Vec<OsString> {
         let size = format!("{}M", bytes >> 20);
         let words = [

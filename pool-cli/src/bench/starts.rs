@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 /// Memory of the floor.
 pub(super) const FLOOR_BYTES: u64 = 64 << 20;
 
-/// The same QEMU with little memory, of the kernel and touched by nothing: what no pool
-/// can beat.
+/// QEMU with little memory, of the kernel and touched by nothing: what no pool can beat.
 pub(super) fn floor(bench: &Bench) -> Result<Timed, Failure> {
     let start = Start::new(bench.qemu(), bench.arguments(FLOOR_BYTES));
     bench.time(start, Instant::now())
@@ -46,7 +45,7 @@ pub(super) fn fresh_start(
     Start::new(bench.qemu(), arguments)
 }
 
-/// The same, timed: with one thread that zeroes, or one a CPU.
+/// A start with fresh memory, timed: with one thread that zeroes, or one a CPU.
 pub(super) fn fresh(
     bench: &Bench,
     page: PageSize,
@@ -136,7 +135,7 @@ pub(super) fn pooled_start(
     }))
 }
 
-/// The same, timed; taking the memory is part of the time.
+/// A start on the pool, timed; taking the memory is part of the time.
 pub(super) fn pooled(bench: &Bench, daemon: &mut OwnDaemon, bytes: u64) -> Result<Run, Failure> {
     let (timed, take) = timed_on_pool(bench, daemon, bytes)?;
     Ok(Run::new(Variant::Pool, timed, Some(take)))

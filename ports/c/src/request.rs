@@ -67,7 +67,7 @@ pub struct fl_request {
 }
 
 impl fl_request {
-    /// The same for the engine.
+    /// The engine's form of the request.
     pub(crate) fn to_engine(self) -> Result<Request, fl_error> {
         let has = |flag| self.flags & flag != 0;
         let both = has(FL_UP_TO_ZONE) && has(FL_ONLY_ZONE);

@@ -258,7 +258,7 @@ fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     with_frames_of(64, path)
 }
 
-/// The same with so much memory.
+/// Runs `path` on a machine with so much memory that is up.
 fn with_frames_of(gib: u64, path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     let machine = Machine::pc(gib * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;

@@ -14,7 +14,7 @@ pub(crate) fn qemu_is_here() -> bool {
     is_here(QEMU)
 }
 
-/// The same for the QEMU `program` of another processor.
+/// Whether the QEMU `program` of another processor is here; a line where it is not.
 pub(crate) fn is_here(program: &str) -> bool {
     let here = Command::new(program).arg("--version").output().is_ok();
     if !here {

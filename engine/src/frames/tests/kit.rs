@@ -205,7 +205,7 @@ pub(crate) const MANY_STEPS: core::ops::Range<usize> = 1..20_000;
 #[cfg(not(firstlight_loom))]
 pub(crate) const RECOUNT_EVERY: usize = 100;
 
-/// The same for a case of few steps: after each. Miri looks at accesses, and is slow to count: after the last.
+/// Recounted after each step in a case of few. Miri looks at accesses, and is slow to count: after the last.
 #[cfg(not(firstlight_loom))]
 pub(crate) const RECOUNT_SOON: usize = if cfg!(miri) { 8 } else { 1 };
 

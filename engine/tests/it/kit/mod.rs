@@ -67,7 +67,7 @@ pub(crate) fn layout_with_windows(
     layout_of_nodes(1, memory, reserved, windows, policy)
 }
 
-/// The same with so many nodes at least.
+/// [`layout_with_windows`] with so many nodes at least.
 pub(crate) fn layout_of_nodes(
     nodes: u32,
     memory: PhysRange,

@@ -97,7 +97,7 @@ fn added_memory_describes_itself() {
     assert!(memmap.peek(Frame::new(99)).is_some());
 }
 
-/// The same memory whenever it is mapped.
+/// One memory, whenever it is mapped.
 struct Socket(*mut u8);
 // SAFETY: memory that is leaked, for the one range that is mapped.
 unsafe impl firstlight::platform::Platform for Socket {

@@ -80,7 +80,7 @@ pub(crate) fn flags(content: Content, size: u64) -> u64 {
     page(size) | SHARED | protection
 }
 
-/// The same of a page in the lowest GiB: registers.
+/// The entry of a page in the lowest GiB: registers.
 pub(crate) fn lowest(size: u64) -> u64 {
     page(size) | REGISTERS | NO_EXECUTE
 }

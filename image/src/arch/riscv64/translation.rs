@@ -69,7 +69,7 @@ pub(crate) fn flags(content: Content, _: u64) -> u64 {
     PRESENT | access | ACCESSED_AND_WRITTEN
 }
 
-/// The same of a page in the lowest GiB.
+/// The entry of a page in the lowest GiB.
 pub(crate) fn lowest(size: u64) -> u64 {
     flags(Content::Data, size)
 }

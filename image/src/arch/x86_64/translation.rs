@@ -76,7 +76,7 @@ pub(crate) fn flags(content: Content, size: u64) -> u64 {
         }
 }
 
-/// The same of a page in the lowest GiB.
+/// The entry of a page in the lowest GiB.
 pub(crate) fn lowest(size: u64) -> u64 {
     flags(Content::Data, size)
 }

@@ -259,7 +259,7 @@ mod tests {
         driven_by(&Script::default(), end)
     }
 
-    /// The same of any script.
+    /// [`driven`] with any script.
     fn driven_by(script: &Script, end: impl FnOnce(BufReader<UnixStream>)) -> Driven {
         let (ours, its) = UnixStream::pair().unwrap();
         let beside = drive(script, 0, ours).unwrap();

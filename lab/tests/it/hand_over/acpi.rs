@@ -18,7 +18,7 @@ pub(crate) fn table(signature: &[u8; 4], body: &[u8]) -> Vec<u8> {
     table
 }
 
-/// The same table with another length in its header.
+/// `table` with another length in its header.
 pub(crate) fn of_length(mut table: Vec<u8>, bytes: u32) -> Vec<u8> {
     table[4..8].copy_from_slice(&bytes.to_le_bytes());
     mend(&mut table, 9, ..);

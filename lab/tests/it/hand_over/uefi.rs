@@ -26,7 +26,7 @@ const GIB: u64 = 1 << 30;
 const TABLE: u64 = 0x700_0000;
 const ACCEPTS: u64 = 0x701_0000;
 const REFUSES: u64 = 0x701_0020;
-/// The same above 4 GiB.
+/// A table above 4 GiB.
 const HIGH: u64 = 0x1_2000_0000;
 const STORAGE: u64 = 0x800_0000;
 /// Firmware's times: in its own memory.

@@ -1,4 +1,4 @@
-//! The same kernel on the allocator that ostd's tools provide by default.
+//! The kernel of `firstlight` on the allocator that ostd's tools provide by default.
 #![no_std]
 #![no_main]
 
