@@ -301,6 +301,7 @@ fn theorem_taking_pages_is_allocate(bitmap: &Bitmap, order: u8, count: u32, Ghos
             assert(whole.is(machine, owners));
         }
     }
+    assert(whole.wf(machine));
 }
 
 /// Only the pages that a call has of one huge frame changed.
@@ -354,6 +355,7 @@ fn theorem_giving_pages_is_free(bitmap: &Bitmap, pages: Pages, Ghost(machine): G
     }
     assert(given is Ok);
     assert(free(owners, from, to) is Some && whole.is(machine, free(owners, from, to)->0));
+    assert(whole.wf(machine));
 }
 
 proof fn lemma_pages_given(whole: Whole, before: Whole, machine: Machine, who: u32, huge: int, at: int, count: int)
@@ -387,13 +389,13 @@ pub open spec fn only_huges(whole: Whole, before: Whole, who: u32, giant: int) -
     &&& forall|other: int| other != giant ==> #[trigger] whole.calls[who].giants[other] == before.calls[who].giants[other]
 }
 
-/// A huge frame that a call takes, or gives back, as a whole is 512 frames that `allocate` gives it, and `free` frees.
-fn theorem_taking_a_huge_frame_is_allocate_and_giving_it_is_free(giant: &AtomicU64<Giants>, word: &AtomicU32, seen: Huge, to: Huge,
+/// A huge frame that a call takes as a whole is 512 frames that `allocate` gives it; if it takes none, no owner changes.
+fn theorem_taking_a_huge_frame_is_allocate(giant: &AtomicU64<Giants>, word: &AtomicU32, seen: Huge, to: Huge,
     Ghost(machine): Ghost<Machine>, Ghost(huge): Ghost<int>, Ghost(owners): Ghost<Owners>, Ghost(who): Ghost<u32>, Tracked(whole): Tracked<&mut Whole>)
     requires
         old(whole).wf(machine) && old(whole).is(machine, owners) && old(whole).calls.contains_key(who),
         is_giant(machine, huge / 512, giant) && is_huge(machine, huge, word),
-        old(whole).calls[who].giants[huge / 512].marks() == none() && old(whole).calls[who].giants[huge / 512].knows_opened(),
+        old(whole).calls[who].giants[huge / 512].marks() == none(),
         steps::is_free(seen) && !steps::is_free(to),
 {
     let ghost before = *whole;
@@ -412,26 +414,43 @@ fn theorem_taking_a_huge_frame_is_allocate_and_giving_it_is_free(giant: &AtomicU
             lemma_taken(whole, before, machine, owners, who, from, from + 512);
         }
         assert(allocate(owners, from, from + 512, who) is Some && whole.is(machine, allocate(owners, from, from + 512, who)->0));
-        let ghost now = allocate(owners, from, from + 512, who)->0;
-        let ghost taken = *whole;
-        let tracked mut share = whole.calls.tracked_remove(who);
-        let tracked mut rights = share.giants.tracked_remove(at);
-        let given = steps::give_huge(word, Tracked(&mut rights));
-        proof {
-            share.giants.tracked_insert(at, rights);
-            whole.calls.tracked_insert(who, share);
-        }
-        if given {
-            proof {
-                lemma_huges_given(*whole, taken, machine, who, at, huge, huge + 1);
-                lemma_given(*whole, taken, machine, now, who, from, from + 512);
-            }
-            assert(free(now, from, from + 512) is Some && whole.is(machine, free(now, from, from + 512)->0));
-        }
     } else {
         proof { lemma_same(*whole, before, machine, owners, who); }
         assert(whole.is(machine, owners));
     }
+    assert(whole.wf(machine));
+}
+
+/// A huge frame that a call gives back as a whole is 512 frames that `free` frees, which had them allocated, to that call; if
+/// its word does not change, no owner does.
+fn theorem_giving_a_huge_frame_is_free(word: &AtomicU32, Ghost(machine): Ghost<Machine>, Ghost(huge): Ghost<int>, Ghost(owners): Ghost<Owners>,
+    Ghost(who): Ghost<u32>, Tracked(whole): Tracked<&mut Whole>)
+    requires
+        old(whole).wf(machine) && old(whole).is(machine, owners) && old(whole).calls.contains_key(who) && is_huge(machine, huge, word),
+        old(whole).calls[who].giants[huge / 512].marks() == none() && old(whole).calls[who].giants[huge / 512].knows_opened(),
+        old(whole).calls[who].has_huge(huge),
+{
+    let ghost before = *whole;
+    let ghost (at, from) = (huge / 512, 512 * huge);
+    proof { lemma_one_way(whole, machine, who); }
+    let tracked mut share = whole.calls.tracked_remove(who);
+    let tracked mut rights = share.giants.tracked_remove(at);
+    let given = steps::give_huge(word, Tracked(&mut rights));
+    proof {
+        share.giants.tracked_insert(at, rights);
+        whole.calls.tracked_insert(who, share);
+    }
+    if given {
+        proof {
+            lemma_huges_given(*whole, before, machine, who, at, huge, huge + 1);
+            lemma_given(*whole, before, machine, owners, who, from, from + 512);
+        }
+        assert(free(owners, from, from + 512) is Some && whole.is(machine, free(owners, from, from + 512)->0));
+    } else {
+        proof { lemma_same(*whole, before, machine, owners, who); }
+        assert(whole.is(machine, owners));
+    }
+    assert(whole.wf(machine));
 }
 
 proof fn lemma_huges_taken(whole: Whole, before: Whole, machine: Machine, who: u32, giant: int, first: int, end: int)
@@ -491,8 +510,8 @@ proof fn lemma_huges_given(whole: Whole, before: Whole, machine: Machine, who: u
     }
 }
 
-/// A giant frame that is taken, or given back, as one block is 262,144 frames that `allocate` gives, and `free` frees.
-fn theorem_taking_a_giant_frame_is_allocate_and_giving_it_is_free(giant: &AtomicU64<Giants>, is: Giant, taken: Giant, Ghost(machine): Ghost<Machine>,
+/// A giant frame that is taken as one block is 262,144 frames that `allocate` gives; if it is not, no owner changes.
+fn theorem_taking_a_giant_frame_is_allocate(giant: &AtomicU64<Giants>, is: Giant, taken: Giant, Ghost(machine): Ghost<Machine>,
     Ghost(at): Ghost<int>, Ghost(owners): Ghost<Owners>, Ghost(who): Ghost<u32>, Tracked(whole): Tracked<&mut Whole>)
     requires
         old(whole).wf(machine) && old(whole).is(machine, owners) && old(whole).calls.contains_key(who) && is_giant(machine, at, giant),
@@ -514,26 +533,43 @@ fn theorem_taking_a_giant_frame_is_allocate_and_giving_it_is_free(giant: &Atomic
             lemma_taken(whole, before, machine, owners, who, from, to);
         }
         assert(allocate(owners, from, to, who) is Some && whole.is(machine, allocate(owners, from, to, who)->0));
-        let ghost now = allocate(owners, from, to, who)->0;
-        let ghost had = *whole;
-        let tracked mut share = whole.calls.tracked_remove(who);
-        let tracked mut rights = share.giants.tracked_remove(at);
-        let is_given = steps::swap_giant(giant, taken, is, Tracked(&mut rights));
-        proof {
-            share.giants.tracked_insert(at, rights);
-            whole.calls.tracked_insert(who, share);
-        }
-        if is_given {
-            proof {
-                lemma_huges_given(*whole, had, machine, who, at, 512 * at, 512 * at + 512);
-                lemma_given(*whole, had, machine, now, who, from, to);
-            }
-            assert(free(now, from, to) is Some && whole.is(machine, free(now, from, to)->0));
-        }
     } else {
         proof { lemma_same(*whole, before, machine, owners, who); }
         assert(whole.is(machine, owners));
     }
+    assert(whole.wf(machine));
+}
+
+/// A giant frame that is given back as one block is 262,144 frames that `free` frees, which had them allocated, to that call;
+/// if its word does not change, no owner does.
+fn theorem_giving_a_giant_frame_is_free(giant: &AtomicU64<Giants>, taken: Giant, is: Giant, Ghost(machine): Ghost<Machine>,
+    Ghost(at): Ghost<int>, Ghost(owners): Ghost<Owners>, Ghost(who): Ghost<u32>, Tracked(whole): Tracked<&mut Whole>)
+    requires
+        old(whole).wf(machine) && old(whole).is(machine, owners) && old(whole).calls.contains_key(who) && is_giant(machine, at, giant),
+        is.says().state == 1 && taken.says().state == 4 && is.says().opened == taken.says().opened && shape(is.word()) && shape(taken.word()),
+        old(whole).calls[who].giants[at].held() =~= all(),
+{
+    let ghost before = *whole;
+    let ghost (from, to) = (262144 * at, 262144 * at + 262144);
+    proof { lemma_one_way(whole, machine, who); }
+    let tracked mut share = whole.calls.tracked_remove(who);
+    let tracked mut rights = share.giants.tracked_remove(at);
+    let is_given = steps::swap_giant(giant, taken, is, Tracked(&mut rights));
+    proof {
+        share.giants.tracked_insert(at, rights);
+        whole.calls.tracked_insert(who, share);
+    }
+    if is_given {
+        proof {
+            lemma_huges_given(*whole, before, machine, who, at, 512 * at, 512 * at + 512);
+            lemma_given(*whole, before, machine, owners, who, from, to);
+        }
+        assert(free(owners, from, to) is Some && whole.is(machine, free(owners, from, to)->0));
+    } else {
+        proof { lemma_same(*whole, before, machine, owners, who); }
+        assert(whole.is(machine, owners));
+    }
+    assert(whole.wf(machine));
 }
 
 /// The token of a huge frame becomes 512 of pages.
@@ -601,7 +637,8 @@ pub open spec fn changed_huges(now: Share, before: Share, giant: int) -> bool {
     &&& now.giants[giant].marks() == before.giants[giant].marks() && now.giants[giant].knows_opened() == before.giants[giant].knows_opened()
 }
 
-/// No owner changes when a huge frame opens, 512 page tokens for its own, or merges, its own for 512.
+/// No owner changes when a huge frame opens, 512 page tokens for its own, nor when the call that opened it merges it right after
+/// that, its own for 512.
 proof fn theorem_opening_and_merging_a_huge_frame_changes_no_owner(tracked whole: &mut Whole, machine: Machine, owners: Owners, who: u32, huge: int)
     requires
         old(whole).wf(machine) && old(whole).is(machine, owners) && old(whole).calls.contains_key(who) && machine.bitmaps.contains_key(huge),
@@ -647,7 +684,7 @@ proof fn whole_huges(count: nat) -> (tracked out: (Map<int, Kept>, Map<int, Held
     }
 }
 
-/// There is such a machine: a giant frame all of which is free, and a call that has none of it.
+/// There is such a machine: a giant frame of which no call has anything. Its words are not built.
 fn theorem_there_is_such_a_machine() {
     let tracked (Tracked(inst), Tracked(counted), Tracked(backs), Tracked(units), Tracked(held), Tracked(slots), Tracked(idle), Tracked(top), _) = Frames::Instance::initialize();
     let ghost id = inst.id();

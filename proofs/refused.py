@@ -32,6 +32,7 @@ BEFORE = "//@ fn Thing::take, before: let mut\n"
 LOOP = "//@ fn Thing::take, loop: while\n"
 ITEMS = "//@ items\n"
 CLAUSES, COMMA, ITEM = "expected clauses that begin", "expected a comma", "found a block or an item"
+MARKS, SHIPS = "expected `//` before a comment", "what ships may not say"
 PROOF, FUNCTIONS, ONLY = "expected `let ghost", "expected `spec fn`", "only functions, and structs"
 
 # For each a name, the words of the refusal, and the specification.
@@ -57,6 +58,10 @@ CASES = [
     ("a ghost variable with a block", PROOF, BEFORE + "let ghost other = { left = 1; 1 }; proof { }"),
     ("a proof that closes more than it opened", PROOF, BEFORE + "proof { } }"),
     ("a proof that stays open", "is not closed", BEFORE + "proof { if true {"),
+    ("the program's lines made a comment, from one proof to the next", MARKS,
+        BEFORE + "proof { /* }\n//@ fn Thing::take, before: while\nproof { */ }"),
+    ("code before the end of a comment", MARKS, BEFORE + "proof { */ }"),
+    ("a comment among clauses", MARKS, TAKE + "ensures true, /* out == at, */"),
     ("items with a bracket too many", "brackets do not match", ITEMS + "spec fn a() -> bool { true } }"),
     ("items with a bracket that stays open", "brackets do not match", ITEMS + "spec fn a() -> bool { true"),
     ("a function of the program", FUNCTIONS, ITEMS + "fn other() { }"),
@@ -76,7 +81,11 @@ CASES = [
     ("an item that there is not", "has 0 times `struct Other`", "//@ external struct Other"),
 ]
 # Nor where the file itself has what the prover would not read.
-AFTER = ("code after the tests", "code stands after the tests", TAKE + "ensures true,", SOURCE + "\nfn other() {\n}\n")
+OTHERS = [
+    ("code after the tests", "code stands after the tests", TAKE + "ensures true,", SOURCE + "\nfn other() {\n}\n"),
+    *((f"a file that ships with {line}", SHIPS, TAKE + "ensures true,", SOURCE.replace("    fn take", f"    {line}\n    fn take")) for line in (
+        "#[cfg_attr(verus_keep_ghost, verifier::external_body)]", "#[cfg_attr(other, verifier::spinoff_prover)]", "#[cfg(not(verus_keep_ghost))]")),
+]
 # This is none of them.
 TAKEN = [TAKE + "requires at < 5,\nensures out == at,", LOOP + "invariant left <= at,\ndecreases left,",
     BEFORE + "let ghost other = 1;\nproof { assert(true); }", ITEMS + "spec fn a() -> bool { true }\nfn theorem_a() { }"]
@@ -109,7 +118,7 @@ def wrong():
     """Sentences: of what weave lets pass, and of refusals that no case here is for."""
     seen = set()
     with tempfile.TemporaryDirectory() as folder:
-        for name, words, text, *other in [*CASES, AFTER]:
+        for name, words, text, *other in [*CASES, *OTHERS]:
             why, line = answer(text, other[0] if other else SOURCE, Path(folder))
             seen.add(line)
             if why is None:

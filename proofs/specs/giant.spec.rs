@@ -680,8 +680,7 @@ fn theorem_split_and_merge_are_inverse(free: Giant)
     assert(merged.says() == (Says { opened: 1, stale: 0, ..free.says() }));
 }
 
-/// What was reserved in one step is added back in one, and but for the count of raises the word is as before. `raise_free`
-/// merges it after that, if it is complete.
+/// What was reserved in one step is added back in one, and but for the count of raises the word is as before.
 fn theorem_a_reservation_is_undone(word: Giant, count: u32)
     requires word.keeps() && word.says().state == 3 && 0 < count <= word.says().free,
 {

@@ -1,8 +1,8 @@
 //! Who has which frame: the plainest model of an allocator there is, one number a frame.
 //!
 //! This is the map from frames to owners of `proofs/owners.rs`, with its `allocate` and `free`: `make verify` proves that
-//! of this file, and that what calls have of a machine's words changes as that map does. So the property tests compare
-//! the allocator with what is proven of its steps.
+//! of this file, and that what calls have of a machine's words changes as that map does in five of the steps, one at a time.
+//! So two property tests compare the allocator with what is proven of these.
 
 extern crate std;
 
