@@ -82,9 +82,12 @@ CASES = [
 ]
 # Nor where the file itself has what the prover would not read.
 OTHERS = [
+    ("tests whose end is not seen", "expected `mod tests {`", TAKE + "ensures true,",
+        SOURCE.replace("mod tests {\n}", "mod tests;\nfn other() {\n}")),
     ("code after the tests", "code stands after the tests", TAKE + "ensures true,", SOURCE + "\nfn other() {\n}\n"),
     *((f"a file that ships with {line}", SHIPS, TAKE + "ensures true,", SOURCE.replace("    fn take", f"    {line}\n    fn take")) for line in (
-        "#[cfg_attr(verus_keep_ghost, verifier::external_body)]", "#[cfg_attr(other, verifier::spinoff_prover)]", "#[cfg(not(verus_keep_ghost))]")),
+        "#[cfg_attr(verus_keep_ghost, verifier::external_body)]", "#[cfg_attr(other, verifier::spinoff_prover)]", "#[cfg(not(verus_keep_ghost))]",
+        "const A: char = '\"';\n    #[cfg(verus_keep_ghost)]\n    const B: char = '\"';")),
 ]
 # This is none of them.
 TAKEN = [TAKE + "requires at < 5,\nensures out == at,", LOOP + "invariant left <= at,\ndecreases left,",

@@ -55,7 +55,7 @@ def refuse(where, why):
 
 def plain(text):
     """Without comments, character and string literals, which may hold anything."""
-    return re.sub(r'//[^\n]*|"(\\.|[^"\\])*"', "", text)
+    return re.sub(r'//[^\n]*|"(\\.|[^"\\])*"' + r"|'(\\u\{\w+\}|\\.|[^'\\])'", "", text)
 
 
 def balanced(text):
@@ -210,6 +210,8 @@ def weave(spec, root):
     lines = (root / spec.file).read_text().splitlines()
     end = next((row for row, line in enumerate(lines) if line.startswith("#[cfg(all(test")), len(lines))
     tests, lines = lines[end:], lines[:end]
+    if tests and not re.fullmatch(r"(pub\(\w+\) )?mod tests \{", tests[1] if tests[1:] else ""):
+        refuse(spec.file, "expected `mod tests {` below the attribute of the tests, so that it is seen where they end")
     closed = next((row for row, line in enumerate(tests) if line == "}"), len(tests))
     if any(line.strip() for line in tests[closed + 1 :]):
         refuse(spec.file, "code stands after the tests, where nothing is proven: put it before them")

@@ -45,6 +45,7 @@ mod tests {
     use alloc::vec::Vec;
 
     const MIB: u64 = 1 << 20;
+    const NONE: [u64; 0] = [];
 
     fn one(range: Range<u64>) -> Vec<u64> {
         all(core::slice::from_ref(&range))
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(all(&free)[..2], [2998, 2996]);
         assert_eq!(below(2048 * MIB, &free), [2046, 2044, 2042, 2040, 10, 8, 6]);
         assert_eq!(below(8 * MIB, &free), [6]);
-        assert_eq!(below(7 * MIB, &free), []);
+        assert_eq!(below(7 * MIB, &free), NONE);
         let low = 0..3000 * MIB;
         assert_eq!(below(0, core::slice::from_ref(&low)), [2]);
     }
@@ -82,11 +83,11 @@ mod tests {
     #[test]
     fn nothing_low_high_or_too_small_is_a_place() {
         let gib = 1 << 30;
-        assert_eq!(one(0..2 * MIB), []);
-        assert_eq!(one(3 * MIB..5 * MIB), []);
-        assert_eq!(one(4 * gib..5 * gib), []);
+        assert_eq!(one(0..2 * MIB), NONE);
+        assert_eq!(one(3 * MIB..5 * MIB), NONE);
+        assert_eq!(one(4 * gib..5 * gib), NONE);
         assert_eq!(one(4 * gib - 4 * MIB..5 * gib), [4094, 4092]);
-        assert_eq!(all(&[u64::MAX - MIB..u64::MAX, 5..5]), []);
-        assert_eq!(all(&[]), []);
+        assert_eq!(all(&[u64::MAX - MIB..u64::MAX, 5..5]), NONE);
+        assert_eq!(all(&[]), NONE);
     }
 }

@@ -1,5 +1,5 @@
 //@ file engine/src/frames/tests/owners.rs
-// The model of the property tests is the map from frames to owners.
+// `Owners`, which the property tests use, is the map from frames to owners.
 
 //@ fn Owners::new
     ensures out.count() == frames, out.map() =~= if owner == 0 { Map::empty() } else { Map::new(owned(0, frames as int), |frame: int| owner) },

@@ -29,7 +29,7 @@
 //@ fn adjust
     requires word.wf() && old(held).of(word.place()),
         by.says().unmovable_order <= LARGEST_PAGES && by.says().movable_order <= LARGEST_PAGES && by.says().contents < 4,
-        // Only what was given back, or was not taken, is counted.
+        // Only what was given back, was not taken or came with an opening is counted.
         by.says().free <= old(held).backs(),
     ensures
         final(held).of(word.place()),
