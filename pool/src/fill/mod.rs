@@ -30,12 +30,13 @@ pub use work::Work;
 use crate::os::hugepages::SYS;
 use crate::os::threads::Threads;
 use crate::os::{background, cpus, memory_file};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// One piece of work on one file.
@@ -208,23 +209,37 @@ pub fn serve<T>(
 /// To the CPUs that the memory is near to. Refused, as in a container, it runs anywhere.
 fn stay_near(policy: &Policy) {
     let near = match policy.node {
-        _ if !policy.cpus.is_empty() => Ok(policy.cpus.clone()),
-        Some(node) => cpus::of_node(Path::new(SYS), node),
-        None => Ok(Vec::new()),
+        _ if !policy.cpus.is_empty() => Some(&policy.cpus),
+        Some(node) => nodes().get(&node),
+        None => None,
     };
-    if let Ok(near) = near
-        && !near.is_empty()
-    {
-        let _ = cpus::stay_on(&near);
+    if let Some(near) = near.filter(|near| !near.is_empty()) {
+        let _ = cpus::stay_on(near);
     }
+}
+
+/// Nodes that have memory, and their CPUs, as they were when this was first asked: any process can keep all waiting that
+/// look for a file of `/sys`.
+pub fn nodes() -> &'static BTreeMap<u32, Vec<usize>> {
+    static NODES: OnceLock<BTreeMap<u32, Vec<usize>>> = OnceLock::new();
+    let with_cpus = |node| {
+        (
+            node,
+            cpus::of_node(Path::new(SYS), node).unwrap_or_default(),
+        )
+    };
+    NODES.get_or_init(|| {
+        let nodes = cpus::nodes(Path::new(SYS));
+        nodes.into_iter().map(with_cpus).collect()
+    })
 }
 
 /// From one node, or from all of them in turn, so that none is emptied before the others.
 fn take_memory(node: Option<u32>) -> io::Result<()> {
-    let nodes = cpus::nodes(Path::new(SYS));
+    let nodes = nodes();
     if node.is_none() && nodes.len() > 1 {
         // Refused, it comes from wherever the kernel takes it.
-        let _ = background::take_memory_in_turn_from(&nodes);
+        let _ = background::take_memory_in_turn_from(&nodes.keys().copied().collect::<Vec<_>>());
         return Ok(());
     }
     background::take_memory_from(node)

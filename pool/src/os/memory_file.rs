@@ -8,7 +8,8 @@ use crate::os::mapping::Mapping;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 /// A new memory file without a name, of no bytes. `huge_page_bytes` asks for
 /// reserved huge pages of 2 MiB or 1 GiB.
@@ -37,9 +38,32 @@ pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
 }
 
 fn opening(file: impl AsFd, more: OFlags) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let name = file.as_fd().as_raw_fd().to_string();
     let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    Ok(rustix::fs::openat(
+        descriptors()?,
+        name,
+        flags,
+        Mode::empty(),
+    )?)
+}
+
+/// The folder of this process's descriptors, looked up once: any process can keep all waiting that look for it.
+pub(crate) fn descriptors() -> io::Result<BorrowedFd<'static>> {
+    static FOLDER: Mutex<Option<(u32, &'static OwnedFd)>> = Mutex::new(None);
+    let mut folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    // A child of this process has another one.
+    if let Some((of, folder)) = *folder
+        && of == process
+    {
+        return Ok(folder.as_fd());
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open("/proc/self/fd", flags, Mode::empty())?;
+    let opened: &OwnedFd = Box::leak(Box::new(opened));
+    *folder = Some((process, opened));
+    Ok(opened.as_fd())
 }
 
 /// What an opening of the daemon's own is told by, whatever process has kept it meanwhile: nothing reads the

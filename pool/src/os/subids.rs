@@ -9,6 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long names that could not be looked up are left alone.
@@ -48,6 +49,8 @@ pub struct SubordinateIds {
     /// Users whose ranges do not count as theirs: the daemon's owners, which have no limits.
     apart: Vec<u32>,
     version: Option<Version>,
+    /// What the file was like when one of these, or of those that it was cloned from, last looked.
+    seen: Arc<Mutex<Option<Version>>>,
     /// When owners that could not be looked up are looked up again.
     again: Option<Instant>,
     ranges: Vec<Range>,
@@ -62,13 +65,16 @@ impl SubordinateIds {
 
     /// Of a file in the place of `/etc/subuid`.
     pub fn of_file(path: impl Into<PathBuf>, apart: &[u32]) -> Self {
-        Self {
+        let ids = Self {
             path: path.into(),
             apart: apart.to_vec(),
             version: None,
+            seen: Arc::default(),
             again: None,
             ranges: Vec::new(),
-        }
+        };
+        ids.look();
+        ids
     }
 
     /// The user that `uid` counts as: the owner of its range, else itself.
@@ -84,12 +90,23 @@ impl SubordinateIds {
             .map_or(uid, |range| range.user)
     }
 
-    fn seen(&self) -> Option<Version> {
-        fs::metadata(&self.path).ok().map(|file| Version {
+    fn seen(&self) -> MutexGuard<'_, Option<Version>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the file, for all clones, and does not open it. Any process can keep all waiting that look for a file.
+    pub fn look(&self) {
+        self.look_for_version();
+    }
+
+    fn look_for_version(&self) -> Option<Version> {
+        let version = fs::metadata(&self.path).ok().map(|file| Version {
             inode: file.ino(),
             bytes: file.len(),
             changed: (file.ctime(), file.ctime_nsec()),
-        })
+        });
+        *self.seen() = version;
+        version
     }
 
     fn is_version(&self, version: Option<Version>) -> bool {
@@ -97,16 +114,17 @@ impl SubordinateIds {
         version == self.version && !is_due
     }
 
-    /// Whether there is nothing new to read. The file is looked at and not opened.
+    /// Whether there was nothing new to read when the file was last looked at.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.is_version(self.seen())
+        let seen = *self.seen();
+        self.is_version(seen)
     }
 
     /// Reads the file if there is something new; whether it was read. Locks on the file, and the service that knows the names
     /// of users, may have to be waited for.
     pub fn read(&mut self) -> bool {
-        let version = self.seen();
+        let version = self.look_for_version();
         if self.is_version(version) {
             return false;
         }

@@ -75,8 +75,7 @@ impl Server {
         // it may have most of the time.
         if self.connections.has_all(user) || self.peers.has_all(user) {
             self.is_one_too_many(user, socket);
-            self.charge(user, begin);
-            return Standing::Client;
+            return self.charge_before_it_is_known(credentials.uid, user, begin);
         }
         let with_cgroup = self.pool.machine.rules().has_cgroups();
         if with_cgroup || !self.pool.ids.is_current() {
@@ -89,11 +88,21 @@ impl Server {
             if let Some((of, socket)) = self.peers.look_up(user, unknown) {
                 self.is_one_too_many(of, socket);
             }
-            self.charge(user, begin);
-            return Standing::Client;
+            return self.charge_before_it_is_known(credentials.uid, user, begin);
         }
         let peer = credentials.peer(&socket, user, false);
         self.welcome_peer(socket, user, peer, begin)
+    }
+
+    /// A user without connections has no account, and may turn out to have none: it pays as strangers do, together with
+    /// them. Root, and the daemon's user, do not.
+    fn charge_before_it_is_known(&mut self, uid: u32, user: u32, begin: Duration) -> Standing {
+        let has_account = self.charge(user, begin);
+        if has_account || self.pool.machine.rules().is_owner(uid) {
+            Standing::Client
+        } else {
+            Standing::Stranger
+        }
     }
 
     fn is_one_too_many(&mut self, user: u32, socket: OwnedFd) {
@@ -308,10 +317,10 @@ impl Server {
         }
     }
 
-    /// What this thread has done since `begin` is on the account of `user`.
-    pub(super) fn charge(&mut self, user: u32, begin: Duration) {
+    /// What this thread has done since `begin` is on the account of `user`, if it has one.
+    pub(super) fn charge(&mut self, user: u32, begin: Duration) -> bool {
         let spent = processor_time().saturating_sub(begin);
-        self.turns.spend(user, spent);
+        self.turns.spend(user, spent)
     }
 
     pub(super) fn close(&mut self, id: ConnectionId) {

@@ -15,6 +15,7 @@
 //! | memory pressure, available memory, limits of cgroups, counts of huge pages | [kept open](crate::os::kept); of pages of a class that its owner adds they are opened once, and strangers can have no lease there |
 //! | a peer's cgroup, `/etc/subuid` | `peers.rs` |
 //! | the configuration, and what it names | `reload.rs` |
+//! | the folder of its own descriptors, the nodes of the machine | looked up once, at the start: a process that lists a folder can keep all waiting that look for a name there |
 //! | what clients have, too: sockets, lease pipes, memory | closed in `closer.rs`, asked about in `looks.rs` and by workers |
 //! | the journal, lease pipes, slabs and mounts before clients have them | opened here: no other process reaches them |
 //!
@@ -62,6 +63,7 @@ use crate::lease::quota::Rules;
 use crate::machine::{Machine, Spec, Start};
 use crate::os::background;
 use crate::os::hugepages;
+use crate::os::memory_file;
 use crate::os::service;
 use crate::os::subids::SubordinateIds;
 use crate::os::threads::Threads;
@@ -146,6 +148,8 @@ impl Server {
         check(config)?;
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+        // Without `/proc` it does what can be done without.
+        let _ = memory_file::descriptors();
         let received =
             Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
         let (files, mut found) = Files::open(config.directory.as_ref(), &specs, received.mounts)?;

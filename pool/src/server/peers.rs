@@ -24,6 +24,9 @@ const MOST: usize = 256;
 /// Of these, of one user.
 const MOST_OF_A_USER: usize = 64;
 
+/// How often another thread looks whether `/etc/subuid` is another one.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
 /// A connection whose peer is to be looked up.
 #[derive(Debug)]
 pub(super) struct Unknown {
@@ -140,12 +143,23 @@ pub(super) struct Peers {
 impl Peers {
     /// `wake` is made readable when something is known.
     pub(super) fn new(ids: SubordinateIds, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        let file = ids.clone();
         let ids = Mutex::new(ids);
         let look_up = move |unknown| {
             let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
             look_up(unknown, &mut ids)
         };
-        Self::with(look_up, wake)
+        let peers = Self::with(look_up, wake)?;
+        let shared = Arc::downgrade(&peers.shared);
+        thread::Builder::new()
+            .name("subuid".into())
+            .spawn(move || {
+                while shared.strong_count() > 0 {
+                    thread::sleep(BETWEEN_LOOKS);
+                    file.look();
+                }
+            })?;
+        Ok(peers)
     }
 
     /// With another way to look up.
@@ -342,7 +356,7 @@ mod tests {
         let peers = Peers::new(ids.clone(), wake()).unwrap();
         let uid = rustix::process::geteuid().as_raw();
         std::fs::write(&file, format!("1234:{uid}:1\n")).unwrap();
-        assert!(!ids.is_current());
+        until(|| !ids.is_current());
         let known = || {
             peers.look_up(uid, unknown());
             let mut known = Vec::new();

@@ -65,13 +65,13 @@ impl Turns {
         self.users.get(&uid)?.queue.next().ok()?
     }
 
-    /// Subtracts what was done for a user from its budget, and sets a user in debt aside.
-    pub(super) fn spend(&mut self, uid: u32, spent: Duration) {
+    /// Subtracts what was done for a user from its budget, and sets a user in debt aside; whether there is such a user.
+    pub(super) fn spend(&mut self, uid: u32, spent: Duration) -> bool {
         let Some(user) = self.users.get_mut(&uid) else {
-            return;
+            return false;
         };
         let Some(budget) = &mut user.budget else {
-            return;
+            return true;
         };
         let now = Instant::now();
         budget.spend(spent, now);
@@ -79,6 +79,7 @@ impl Turns {
             user.is_aside = true;
             self.aside.insert((due, uid));
         }
+        true
     }
 
     /// Users out of debt have their turn again.

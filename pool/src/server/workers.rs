@@ -110,6 +110,8 @@ impl Workers {
         let some = |rate: u64| (rate > 0).then_some(rate);
         // Page by page: a burst would be in the guest's way.
         let refill_rate = some(fill.refill_rate.bytes());
+        // Before any client comes.
+        fill::nodes();
         let watch = Arc::new(Watch::new(pause_at, Gauge::of_machine()));
         watch.read();
         let refill_pace = Pace::new(refill_rate, 1, Arc::clone(&watch));

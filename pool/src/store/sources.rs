@@ -20,7 +20,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Makes a folder that every user may pass, whatever mask we have: clients reach
-/// the socket through it. Those that are there stay as they are.
+/// the socket through it. None may list it: one that does may keep all who change it waiting. Those that are there stay
+/// as they are.
 pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
@@ -28,8 +29,8 @@ pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
     if let Some(above) = folder.parent() {
         make_passable(above)?;
     }
-    DirBuilder::new().mode(0o755).create(folder)?;
-    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755))
+    DirBuilder::new().mode(0o711).create(folder)?;
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o711))
 }
 
 /// Makes the folder, which only we may enter, and the folders above it, which

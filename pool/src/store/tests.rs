@@ -271,7 +271,11 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
     drop(Files::open(&own, &[], None).unwrap());
     rustix::process::umask(mask);
     assert_eq!(mode(&own), 0o700);
-    assert_eq!(mode(&above), 0o755, "clients do not reach the socket");
+    assert_eq!(
+        mode(&above),
+        0o711,
+        "clients reach the socket, and list nothing"
+    );
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o770)).unwrap();
     let error = Files::open(&own, &[], None).unwrap_err().to_string();
     assert!(error.contains("others may write to it"), "{error}");

@@ -299,7 +299,7 @@ fn processor_time(daemon: &Daemon) -> Duration {
 }
 
 /// Of it, that of the thread that serves.
-fn serving_time(daemon: &Daemon) -> Duration {
+pub(super) fn serving_time(daemon: &Daemon) -> Duration {
     let pid = daemon.pid();
     time_of(&format!("/proc/{pid}/task/{pid}/stat"))
 }

@@ -1,6 +1,7 @@
 //! A kernel that keeps some calls of the daemon waiting for as long as the test likes: the beginning of threads, as while
 //! a process is moved between cgroups, and the files that say who connected.
 
+use super::flood::{connect, serving_time};
 use super::kit::{Daemon, M, another_user, is_root, take, until};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::seccomp::{Call, Watcher};
@@ -17,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where the process has the end at which its calls arrive.
 const LISTENER: i32 = 100;
@@ -190,6 +191,84 @@ fn users_whose_connections_are_looked_up_keep_out_neither_root_nor_another_user(
     assert_eq!(refused(&mut root), None);
     assert_eq!(refused(&mut other), Some(RefusalCode::Denied));
     assert_eq!(refused(&mut last), Some(RefusalCode::Busy));
+}
+
+/// Any process that may list a folder can keep all waiting that look for a name in it: of `/proc`, `/sys` and `/etc`.
+#[test]
+fn no_thread_that_clients_wait_for_looks_for_a_file() {
+    // `open` names no folder, and has its path where the others have that.
+    looks_for_no_file([libc::SYS_open; 2], |_| true);
+    let is_by_path = |folder: u32| folder.cast_signed() == libc::AT_FDCWD;
+    looks_for_no_file([libc::SYS_openat, libc::SYS_statx], is_by_path);
+}
+
+fn looks_for_no_file(calls: [libc::c_long; 2], is_by_path: fn(u32) -> bool) {
+    let is_meant = move |call: &Call| {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", call.thread));
+        let is_apart = name.is_ok_and(|name| matches!(name.trim_end(), "peers" | "subuid"));
+        is_by_path(call.descriptor) && !is_apart
+    };
+    let (mut daemon, may_look) = Daemon::prepared(
+        POOL,
+        |command| watch(command, calls),
+        |child| gate(child, is_meant),
+    );
+    daemon.until_clean(SLABS);
+    let socket = daemon.socket();
+    let held = may_look.lock().unwrap();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut open = Client::connect(&socket).unwrap();
+        let mut more = take(3 * M);
+        more.max_topup_ms = 60_000;
+        let taken = [take(M), more].map(|wish| open.take(wish).unwrap());
+        for taken in taken {
+            open.give(taken.lease.lease).unwrap();
+        }
+        until("all are clean again", || {
+            open.status().unwrap().pools[0].clean_slabs == SLABS
+        });
+        tell.send(())
+    });
+    let told = told.recv_timeout(Duration::from_secs(20));
+    drop(held);
+    assert_eq!(told, Ok(()), "a thread looks for a file");
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// Strangers of whom it is not known yet that they are.
+#[test]
+fn strangers_that_wait_to_be_looked_up_get_one_share_of_the_daemon() {
+    if !is_root() {
+        return;
+    }
+    let is_of_peers = |call: &Call| {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", call.thread));
+        name.is_ok_and(|name| name.trim_end() == "peers")
+    };
+    let config = format!("{POOL}[[quota]]\ncgroup = \"/none\"\nbytes = \"2M\"\n");
+    let (daemon, may_look) = Daemon::prepared(
+        &config,
+        |command| watch(command, [libc::SYS_openat; 2]),
+        |child| gate(child, is_of_peers),
+    );
+    daemon.until_clean(SLABS);
+    let held = may_look.lock().unwrap();
+    let socket = daemon.socket();
+    let (begin, before) = (Instant::now(), serving_time(&daemon));
+    let connections = another_user(1001, || {
+        let mut connections = 0_u64;
+        while begin.elapsed() < Duration::from_secs(3) {
+            drop(connect(&socket));
+            connections += 1;
+        }
+        connections
+    });
+    let (wall, spent) = (begin.elapsed(), serving_time(&daemon) - before);
+    drop(held);
+    eprintln!("{connections} connections, {spent:?} of {wall:?}");
+    assert!(connections > 100, "{connections}");
+    assert!(spent < wall / 4, "{spent:?} of {wall:?}");
 }
 
 /// Its client may still have the kernel tell what is done to it (inotify).
