@@ -344,7 +344,7 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         let error = store.write(Path::new("/dev/full/x"), b"x").unwrap_err();
         assert!(
-            error.to_string().contains("what is finished is kept"),
+            error.to_string().contains("What is finished is kept"),
             "{error}"
         );
     }
