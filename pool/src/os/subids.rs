@@ -96,17 +96,12 @@ impl SubordinateIds {
 
     /// Looks at the file, for all clones, and does not open it. Any process can keep all waiting that look for a file.
     pub fn look(&self) {
-        self.look_for_version();
-    }
-
-    fn look_for_version(&self) -> Option<Version> {
         let version = fs::metadata(&self.path).ok().map(|file| Version {
             inode: file.ino(),
             bytes: file.len(),
             changed: (file.ctime(), file.ctime_nsec()),
         });
         *self.seen() = version;
-        version
     }
 
     fn is_version(&self, version: Option<Version>) -> bool {
@@ -124,7 +119,8 @@ impl SubordinateIds {
     /// Reads the file if there is something new; whether it was read. Locks on the file, and the service that knows the names
     /// of users, may have to be waited for.
     pub fn read(&mut self) -> bool {
-        let version = self.look_for_version();
+        self.look();
+        let version = *self.seen();
         if self.is_version(version) {
             return false;
         }

@@ -145,6 +145,22 @@ fn where_no_thread_begins_the_serving_thread_waits_for_none() {
     });
 }
 
+/// The name of the thread that makes a call; of one that is gone, none.
+fn thread_name(call: &Call) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", call.thread));
+    name.unwrap_or_default().trim_end().to_owned()
+}
+
+/// A daemon that looks up the cgroup of each connection, and what holds these look-ups.
+fn that_looks_up_peers() -> (Daemon, Arc<Mutex<()>>) {
+    let config = format!("{POOL}[[quota]]\ncgroup = \"/none\"\nbytes = \"2M\"\n");
+    Daemon::prepared(
+        &config,
+        |command| watch(command, [libc::SYS_openat; 2]),
+        |child| gate(child, |call| thread_name(call) == "peers"),
+    )
+}
+
 /// As many connections as wait to be looked up, of four users.
 #[test]
 fn users_whose_connections_are_looked_up_keep_out_neither_root_nor_another_user() {
@@ -152,16 +168,7 @@ fn users_whose_connections_are_looked_up_keep_out_neither_root_nor_another_user(
     if !is_root() {
         return;
     }
-    let is_of_peers = |call: &Call| {
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", call.thread));
-        name.is_ok_and(|name| name.trim_end() == "peers")
-    };
-    let config = format!("{POOL}[[quota]]\ncgroup = \"/none\"\nbytes = \"2M\"\n");
-    let (daemon, may_look) = Daemon::prepared(
-        &config,
-        |command| watch(command, [libc::SYS_openat; 2]),
-        |child| gate(child, is_of_peers),
-    );
+    let (daemon, may_look) = that_looks_up_peers();
     let mut open = daemon.connect();
     open.status().unwrap();
     let held = may_look.lock().unwrap();
@@ -204,8 +211,7 @@ fn no_thread_that_clients_wait_for_looks_for_a_file() {
 
 fn looks_for_no_file(calls: [libc::c_long; 2], is_by_path: fn(u32) -> bool) {
     let is_meant = move |call: &Call| {
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", call.thread));
-        let is_apart = name.is_ok_and(|name| matches!(name.trim_end(), "peers" | "subuid"));
+        let is_apart = matches!(&*thread_name(call), "peers" | "subuid");
         is_by_path(call.descriptor) && !is_apart
     };
     let (mut daemon, may_look) = Daemon::prepared(
@@ -242,16 +248,7 @@ fn strangers_that_wait_to_be_looked_up_get_one_share_of_the_daemon() {
     if !is_root() {
         return;
     }
-    let is_of_peers = |call: &Call| {
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", call.thread));
-        name.is_ok_and(|name| name.trim_end() == "peers")
-    };
-    let config = format!("{POOL}[[quota]]\ncgroup = \"/none\"\nbytes = \"2M\"\n");
-    let (daemon, may_look) = Daemon::prepared(
-        &config,
-        |command| watch(command, [libc::SYS_openat; 2]),
-        |child| gate(child, is_of_peers),
-    );
+    let (daemon, may_look) = that_looks_up_peers();
     daemon.until_clean(SLABS);
     let held = may_look.lock().unwrap();
     let socket = daemon.socket();
