@@ -225,8 +225,8 @@ struct State<'f> {
     cursors: [Cursor; 3],
     /// Blocks.
     held: Vec<(u64, u8)>,
-    /// What the CPU cuts zero pages from, and what it held.
-    zero_block: (FrameRange, Content),
+    /// Huge frames that zero pages were cut from, and what each held: what the CPU cuts from is among them.
+    cut: Vec<(FrameRange, Content)>,
     /// What the sums must be, as far as the model follows.
     sums: ZeroedFrames,
     follows: bool,
@@ -318,10 +318,13 @@ impl State<'_> {
         let one = FrameRange::new(page.get(), page.get() + 1).unwrap();
         let said = truth.said[index(one)][0];
         if said != Content::Unknown {
-            self.zero_block = (huge, said);
-        } else if self.zero_block.0 == huge && truth.zeroed.is_empty() {
-            truth.said[index(one)].fill(self.zero_block.1);
-            if self.zero_block.1 == Content::Zero {
+            self.cut.retain(|of| of.0 != huge);
+            self.cut.push((huge, said));
+        } else if let Some(&(_, held)) = self.cut.iter().find(|of| of.0 == huge)
+            && truth.zeroed.is_empty()
+        {
+            truth.said[index(one)].fill(held);
+            if held == Content::Zero {
                 truth.said_zero += 1;
                 truth.wasted -= 1;
             }
@@ -653,7 +656,7 @@ fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
         cpu: frames.cpu(0, NodeId(0), cache()).unwrap(),
         cursors: [Content::Unknown, Content::Zero, Content::Reported]
             .map(|_| Cursor::new(NodeId(0))),
-        zero_block: (FrameRange::EMPTY, Content::Unknown),
+        cut: Vec::new(),
         held: Vec::new(),
         device_zeroes,
         promised: false,
@@ -687,4 +690,39 @@ proptest! {
     ) {
         run(&steps, is_zero, device_zeroes);
     }
+}
+
+/// A row for a kernel that zeroes nothing, of which the first part lies in a huge frame that is zero.
+#[test]
+fn a_refused_row_leaves_what_is_known_of_the_huge_frames_at_its_ends() {
+    let allocate = |order, zeroed, cached| Step::Allocate {
+        order,
+        zeroed,
+        cached,
+    };
+    let borrow = |order, back| Step::Borrow {
+        order,
+        content: Content::Unknown,
+        becomes: Content::Zero,
+        back,
+        wild: false,
+    };
+    let zeros = allocate(9, true, false);
+    let (page, row) = (allocate(0, true, false), |frames| Step::Row {
+        frames,
+        zeroed: true,
+    });
+    let steps = [
+        borrow(12, Back::AsItBecame),
+        borrow(9, Back::As(Content::Reported)),
+        allocate(0, true, true),
+        zeros.clone(),
+        zeros.clone(),
+        zeros,
+        Step::Zeroes(false),
+        page.clone(),
+        page,
+        row(1025),
+    ];
+    run(&steps, false, false);
 }

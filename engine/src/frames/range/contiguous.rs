@@ -1,6 +1,6 @@
 //! Contiguous frames, anywhere: [`allocate`].
 
-use super::Untaken;
+use super::zeroed::{self, Untaken};
 use crate::addr::FrameRange;
 use crate::frames::error::AllocError;
 use crate::frames::request::{Request, ZoneChoice};
@@ -63,7 +63,7 @@ pub(crate) fn allocate(
         if !request.is_zeroed() {
             return super::take(segments, range, want.mobility).is_ok();
         }
-        let taken = super::take_zeroed(nodes, range, request);
+        let taken = zeroed::take(nodes, range, request);
         // No other range would do, unless it is zero already.
         refused = taken == Err(Untaken::NotZeroed) && !only_zero;
         taken.is_ok() || refused

@@ -1,5 +1,5 @@
 //! Any number of frames: ranges by address ([`allocate`], [`free`]) and ranges anywhere
-//! ([`contiguous`]).
+//! ([`contiguous`]), which may have to be zero ([`zeroed`]).
 //!
 //! *A given range is allocated or freed as a whole, or not at all*, unless another CPU frees a part
 //! of it at the same moment.
@@ -13,16 +13,15 @@
 
 pub(crate) mod contiguous;
 pub(crate) mod cut;
+pub(crate) mod zeroed;
 
 use super::error::RangeError;
-use super::request::Request;
-use super::search::probe::{first_free, first_used, probe};
+use super::search::probe::{first_free, first_used};
 use super::segment::Segment;
 use super::segment::give::{Refused, Why};
-use super::word::geometry::{Block, HUGE_ORDER, blocks, is_in_one_huge, unit};
-use super::word::{Content, IS_KEPT, Mobility, Purpose};
+use super::word::geometry::{Block, blocks, is_in_one_huge};
+use super::word::{Content, Mobility};
 use super::zone::segment::ZoneSegment;
-use super::zone::zeroed::ZeroedFrames;
 use super::zone::{Nodes, Segments};
 use crate::addr::{Frame, FrameRange, Order};
 
@@ -82,123 +81,19 @@ pub(crate) fn take(
     range: FrameRange,
     mobility: Mobility,
 ) -> Result<(), Frame> {
-    take_each(segments, range, Content::Unknown, |online, block| {
-        online.take_at(block, mobility).is_ok()
-    })
-}
-
-/// Why a range is not taken for a request for zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untaken {
-    /// A block of it is not free.
-    InUse,
-    /// A block of it is not zero, and the kernel does not zero it.
-    NotZeroed,
-}
-
-/// What of `range` lies in the huge frame of `block`, which is taken at once if it is free and of known content: once
-/// a part is taken, nothing is known of the rest.
-pub(crate) fn take_known_edge(
-    online: &Segment<'_>,
-    range: FrameRange,
-    block: Block,
-    purpose: Purpose<'_>,
-) -> Option<FrameRange> {
-    if !IS_KEPT || block.order >= HUGE_ORDER || !probe(online, block.start, |_| false).known {
-        return None;
-    }
-    let all = unit(block.start.get() >> HUGE_ORDER, HUGE_ORDER);
-    let huge = Block {
-        start: all.start(),
-        order: HUGE_ORDER,
-    };
-    // The rest was hidden from searches.
-    let mut call = online.calls.begin();
-    online.take_at(huge, purpose).ok()?;
-    call.undo();
-    let edge = all.intersect(range);
-    for (start, end) in [(all.start(), edge.start()), (edge.end(), all.end())] {
-        let outside = FrameRange::new(start.get(), end.get()).unwrap_or_default();
-        // An error: another call freed what it did not have.
-        blocks(outside).for_each(|piece| _ = online.give(piece));
-    }
-    Some(edge)
-}
-
-/// All of `range`, in one segment, for a request for zeros, or nothing: what does not hold them is zeroed,
-/// block by block. Of a range that is not taken, huge frames that were zeroed before that was seen are known to be zero.
-pub(crate) fn take_zeroed(
-    nodes: &Nodes<'_>,
-    range: FrameRange,
-    request: &Request,
-) -> Result<(), Untaken> {
-    let mut why = Untaken::InUse;
-    let mut served = ZeroedFrames::default();
-    let mut edge = FrameRange::EMPTY;
-    let taken = take_each(&nodes.segments, range, Content::Zero, |online, block| {
-        if edge.covers(block.range()) {
-            return true;
-        }
-        let known = nodes.known();
-        let purpose = Purpose {
-            mobility: request.mobility(),
-            known: Some(&known),
-        };
-        let taken = match take_known_edge(online, range, block, purpose) {
-            Some(taken) => {
-                edge = taken;
-                taken
-            }
-            None if online.take_at(block, purpose).is_ok() => block.range(),
-            None => return false,
-        };
-        let content = known.content(0);
-        for piece in blocks(taken) {
-            if piece != block {
-                known.note_all(content);
-            }
-            match nodes.make_zero(piece, &known) {
-                Ok(more) => served += more,
-                Err(not_zeroed) => {
-                    why = Untaken::NotZeroed;
-                    nodes.give_back(piece, &known, not_zeroed);
-                    let others = blocks(taken).filter(|other| *other != piece);
-                    // An error: another call freed what it did not have.
-                    others.for_each(|other| _ = online.give(other));
-                    return false;
-                }
-            }
-        }
-        true
-    });
-    if let Some(segment) = nodes.segments.at(range.start()) {
-        match taken {
-            Ok(()) => segment.zeroed.add(served),
-            Err(_) => segment.zeroed.add_made(served.served() - served.hit),
-        }
-    }
-    taken.map_err(|_| why)
-}
-
-/// Takes all of `range` by blocks, or nothing: those that were taken are given back with `content`.
-fn take_each(
-    segments: &Segments<'_>,
-    range: FrameRange,
-    content: Content,
-    mut take: impl FnMut(&Segment<'_>, Block) -> bool,
-) -> Result<(), Frame> {
     let mut call = segments.range_calls.begin();
-    let failed = pieces(segments, range).find(|(_, online, block)| !take(online, *block));
-    let Some((_, _, block)) = failed else {
+    let mut all = pieces(segments, range);
+    let failed = all.find(|(_, online, block)| online.take_at(*block, mobility).is_err());
+    let Some((_, _, failed)) = failed else {
         return Ok(());
     };
-    let mine = pieces(segments, range).take_while(|(_, _, taken)| taken.start < block.start);
+    let mine = pieces(segments, range).take_while(|(_, _, taken)| taken.start < failed.start);
     for (_, online, taken) in mine {
         // An error: another call freed a block that was not its own.
-        let _ = online.give_with(taken, content);
+        let _ = online.give(taken);
     }
     call.undo();
-    Err(block.start)
+    Err(failed.start)
 }
 
 /// Frees all of `range`, all of which must be allocated.

@@ -5,7 +5,8 @@
 extern crate std;
 
 use super::kit::{END, HUGE, Machine, block, both, check, model, model_of_three, three};
-use crate::frames::range::{self, contiguous};
+use crate::frames::range::contiguous;
+use crate::frames::range::zeroed::Edges;
 use crate::frames::request::ZoneChoice;
 use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
@@ -333,12 +334,16 @@ fn a_row_of_zeros_hides_nothing_of_the_huge_frame_it_ends_in() {
             },
             || {
                 let (row, purpose) = (block(0, 6), Mobility::Unmovable.into());
-                range::take_known_edge(machine.segment(), row.range(), row, purpose)
+                let (online, mut edges) = (machine.segment(), Edges::default());
+                let mut call = machine.segments.range_calls.begin();
+                let is_taken = edges.take(online, row, purpose).is_some();
+                edges.give_rest(online, row.range());
+                call.undo();
+                if is_taken { row.frames() } else { 0 }
             },
         );
         // 64 frames in a row are free all along.
         let found = found.expect("frames in a row");
-        let taken = taken.map_or(0, |taken| taken.count());
         assert_eq!(machine.free_frames(), HUGE - found.count() - taken);
     });
 }
