@@ -31,7 +31,7 @@ pub struct BlockRunAnswer {
     pub nodes: String,
 }
 
-/// The same for programs.
+/// Blocks in a row in the same state, in numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
@@ -84,7 +84,7 @@ pub struct BlocksAnswer {
     pub blocks: u64,
     /// Runs of them.
     pub runs: Vec<Run>,
-    /// The same memory with other sizes.
+    /// What the memory would be with other sizes of block.
     pub sizes: Vec<OtherSize>,
     /// What was corrected or ignored on the way.
     pub notices: Vec<String>,

@@ -94,7 +94,7 @@ pub struct Check {
     pub near: usize,
     /// Measured over predicted, of deferred initialisation: where nine of ten rows lie.
     pub deferred_range: (f64, f64),
-    /// The same of the whole boot.
+    /// Measured over predicted, of the whole boot: where nine of ten rows lie.
     pub boot_range: (f64, f64),
     /// Published boots that nothing was fitted to.
     pub outside: Vec<Outside>,

@@ -67,7 +67,7 @@ impl Power {
         Self::below(Path::new("/sys/devices/system/cpu"))
     }
 
-    /// The same below another folder.
+    /// What the files of this folder say, laid out as in `/sys/devices/system/cpu`.
     #[must_use]
     pub fn below(cpu: &Path) -> Self {
         let word = |path: &str| {

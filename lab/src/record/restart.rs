@@ -31,11 +31,11 @@ pub struct Restart {
     /// From the old kernel's last instruction until guests' memory could be used; `None` if
     /// they have none, or the frequency of the clock is not known.
     pub pause_ns: Option<u64>,
-    /// The same in instructions; on the clock "instructions" only.
+    /// Likewise, in instructions; on the clock "instructions" only.
     pub pause_instructions: Option<u64>,
     /// Instructions from the new kernel's first until all memory could be allocated.
     pub ready_instructions: Option<u64>,
-    /// The same of the kernel before, which firmware had started.
+    /// Instructions that the kernel before took for that, which firmware had started.
     pub cold_ready_instructions: Option<u64>,
     /// Frames that were free before guests had memory, and once all of it was freed.
     pub free_frames: FreeFrames,

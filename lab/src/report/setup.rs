@@ -13,7 +13,7 @@ use crate::run::{Run, Setup as Key, Span};
 pub struct Setup {
     /// In words.
     pub name: String,
-    /// The same without the size of its memory.
+    /// `name` without the size of its memory.
     pub family: String,
     /// Which clock the times are from.
     pub clock: String,

@@ -212,7 +212,7 @@ impl Run {
         Ok(run)
     }
 
-    /// The same of a run just made.
+    /// The run of a record that was just made.
     ///
     /// # Errors
     /// [`NoRecord`].

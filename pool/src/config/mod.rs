@@ -33,7 +33,7 @@ impl Config {
         Self::parse(path, &text)
     }
 
-    /// The same from text; `path` is only for messages.
+    /// Reads and checks the text of such a file; `path` is only for messages.
     ///
     /// ```
     /// use firstlight_pool::config::Config;

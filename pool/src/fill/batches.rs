@@ -150,7 +150,7 @@ impl<'j> Batches<'j> {
         })
     }
 
-    /// The same for work that zeroes nothing.
+    /// Work that zeroes nothing, and counts as none: all of the file up to `end`, by pieces.
     pub(super) fn look(
         &mut self,
         end: u64,

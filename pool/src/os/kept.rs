@@ -40,7 +40,7 @@ impl KeptFile {
         })
     }
 
-    /// The same where there is such a file; `None` where there is none.
+    /// [`Self::open`] where there is such a file; `None` where there is none.
     ///
     /// # Errors
     /// The operating system's refusal.

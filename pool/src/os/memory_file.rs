@@ -27,7 +27,7 @@ pub fn unnamed(name: &CStr, huge_page_bytes: Option<u64>) -> io::Result<OwnedFd>
     Ok(rustix::fs::memfd_create(name, flags)?)
 }
 
-/// The same file through a new opening of its own, readable and writable, as
+/// The file through a new opening of its own, readable and writable, as
 /// if by path: only openings of this kind are seen by [`has_no_other_holder`], and not the
 /// descriptor that [`unnamed`] makes.
 ///
@@ -165,7 +165,7 @@ pub fn allocate(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
     })?)
 }
 
-/// The same without ever making the file longer, even if a client made it shorter
+/// [`allocate`] that never makes the file longer, even if a client made it shorter
 /// meanwhile. A page that another process touches at the same moment is zeroed once,
 /// by the first of them; a byte that is there never changes.
 ///
@@ -199,7 +199,7 @@ pub fn has_hole(file: impl AsFd, start: u64, bytes: u64) -> io::Result<bool> {
     Ok(hole < start.saturating_add(bytes))
 }
 
-/// The same by touching: tmpfs zeroes a page when it is first written, not when
+/// [`allocate`] by touching: tmpfs zeroes a page when it is first written, not when
 /// it is allocated.
 ///
 /// # Errors

@@ -345,7 +345,7 @@ impl Refusal {
         }
     }
 
-    /// The same, and after how long it is worth a new request.
+    /// Says after how long a new request may be served.
     #[must_use]
     pub fn retry_after(self, retry_after_ms: Option<u32>) -> Self {
         Self {

@@ -59,7 +59,7 @@ struct Queue {
     closing: BTreeMap<u64, Open>,
     /// The kernel's numbers of these threads, also of those that have nothing to close.
     threads: BTreeMap<u64, Pid>,
-    /// The same of those that are left to themselves.
+    /// What threads close that are left to themselves.
     lost: BTreeMap<u64, Open>,
     /// Sockets that are not closed yet, by user.
     unclosed: BTreeMap<u32, u32>,

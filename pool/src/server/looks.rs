@@ -74,7 +74,7 @@ impl Looks {
         seen.unwrap_or_default()
     }
 
-    /// The same, of one that is under way perhaps after a while.
+    /// What the last look saw, once; one that is under way is waited for, `most` at most.
     pub(super) fn wait(&mut self, most: Duration) -> Vec<Reach> {
         if !self.is_under_way {
             return Vec::new();

@@ -144,7 +144,7 @@ impl Workers {
         self.wake.as_fd()
     }
 
-    /// The same, for another thread that has something to tell.
+    /// What another thread makes readable when it has something to tell.
     pub(super) fn waker(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.wake)
     }

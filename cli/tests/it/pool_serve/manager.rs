@@ -31,7 +31,7 @@ pub(crate) fn activated(folder: &Path, socket: &Path, config: &str) -> Option<Ki
     activated_by(folder, socket, config, || {})
 }
 
-/// The same, after `first` has connected while no daemon runs.
+/// A daemon as by [`activated`], after `first` has connected while none runs.
 pub(crate) fn activated_by(
     folder: &Path,
     socket: &Path,

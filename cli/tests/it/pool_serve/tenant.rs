@@ -62,7 +62,7 @@ impl Tenant {
         Self::start_as(socket, way, give, None)
     }
 
-    /// The same as another user, if root starts it.
+    /// One as [`Self::start`] makes, of another user if root starts it.
     pub(crate) fn start_as(socket: &Path, way: Way, give: bool, uid: Option<u32>) -> Option<Self> {
         let uid = uid.map_or(String::new(), |uid| uid.to_string());
         let mut child = Command::new(std::env::current_exe().unwrap())

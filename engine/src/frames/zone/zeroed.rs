@@ -35,12 +35,9 @@ impl AddAssign for ZeroedFrames {
     }
 }
 
+#[cfg(feature = "content")]
 impl ZeroedFrames {
     /// What such requests were given.
-    #[cfg_attr(
-        not(feature = "content"),
-        expect(unreachable_pub, reason = "exported with the feature")
-    )]
     pub fn served(&self) -> u64 {
         self.hit + self.reported + self.missed
     }
