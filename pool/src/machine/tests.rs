@@ -300,6 +300,17 @@ fn forgets(actions: &[Action], slab: SlabId) -> bool {
 }
 
 #[test]
+fn a_client_that_hangs_up_ends_its_top_up_and_no_other() {
+    let (mut machine, now, slab) = one_that_tops_up();
+    assert!(machine.step(now, Event::HungUp(2)).is_empty());
+    let actions = machine.step(now, Event::HungUp(1));
+    let [Action::Cancel(cancelled)] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(*cancelled, slab);
+}
+
+#[test]
 fn what_one_client_unpins_does_not_hide_what_another_has_pinned() {
     let (mut machine, now) = filled(2);
     let first = given_back(&mut machine, now);

@@ -262,6 +262,8 @@ fn strangers_that_wait_to_be_looked_up_get_one_share_of_the_daemon() {
         connections
     });
     let (wall, spent) = (begin.elapsed(), serving_time(&daemon) - before);
+    // A look-up that is held has the gate, too, beside the thread that holds them and this one.
+    assert!(Arc::strong_count(&may_look) > 2, "none waits");
     drop(held);
     eprintln!("{connections} connections, {spent:?} of {wall:?}");
     assert!(connections > 100, "{connections}");
