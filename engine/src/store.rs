@@ -61,7 +61,14 @@ impl<'s, T: Copy> Store<'s, T> {
     /// # Errors
     /// [`Full`] when the storage is used up; the list is unchanged.
     pub fn push(&mut self, value: T) -> Result<(), Full> {
-        self.insert(self.len, value)
+        let capacity = self.slots.len();
+        let slot = self.slots.get_mut(self.len).ok_or(Full {
+            capacity,
+            needed: capacity + 1,
+        })?;
+        *slot = value;
+        self.len += 1;
+        Ok(())
     }
 
     /// Inserts `value` before position `at`.

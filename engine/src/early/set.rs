@@ -16,6 +16,8 @@ use crate::store::{Full, Store};
 #[derive(Debug)]
 pub(super) struct RegionSet<'s> {
     regions: Store<'s, EarlyRegion>,
+    /// Behind the last region that was changed: tables list ranges in ascending order.
+    next: usize,
 }
 
 impl Deref for RegionSet<'_> {
@@ -35,11 +37,20 @@ impl<'s> RegionSet<'s> {
     pub(super) const fn new(slots: &'s mut [EarlyRegion]) -> Self {
         Self {
             regions: Store::new(slots),
+            next: 0,
         }
     }
 
     /// Position of the first region that ends after `addr`.
     fn first_ending_after(&self, addr: u64) -> usize {
+        let ends_after = |at: usize| {
+            self.regions
+                .get(at)
+                .is_some_and(|r| r.range.end().get() > addr)
+        };
+        if ends_after(self.next) && !self.next.checked_sub(1).is_some_and(ends_after) {
+            return self.next;
+        }
         self.regions
             .partition_point(|r| r.range.end().get() <= addr)
     }
@@ -50,10 +61,9 @@ impl<'s> RegionSet<'s> {
             return (0, 0);
         }
         let lo = self.first_ending_after(range.start().get());
-        let hi = self
-            .regions
-            .partition_point(|r| r.range.start() < range.end());
-        (lo, hi.max(lo))
+        let beyond = self.regions[lo..].iter();
+        let count = beyond.take_while(|r| r.range.start() < range.end()).count();
+        (lo, lo + count)
     }
 
     /// Regions it has slots for.
@@ -95,12 +105,18 @@ impl<'s> RegionSet<'s> {
             return Ok(());
         }
         let (mut start, mut end) = (new.range.start(), new.range.end());
+        // Firmware lists memory from the lowest address on.
+        if self
+            .regions
+            .last()
+            .is_none_or(|last| last.range.end() < start)
+        {
+            return self.regions.push(new);
+        }
         // The window includes neighbours that only touch.
         let lo = self.regions.partition_point(|r| r.range.end() < start);
-        let hi = self
-            .regions
-            .partition_point(|r| r.range.start() <= end)
-            .max(lo);
+        let beyond = self.regions[lo..].iter();
+        let hi = lo + beyond.take_while(|r| r.range.start() <= end).count();
         // Most often it touches nothing, or one region it extends.
         match self.regions.get_mut(lo..hi) {
             Some([]) => return self.regions.insert(lo, new),
@@ -255,6 +271,12 @@ impl<'s> RegionSet<'s> {
         if lo == hi {
             return Ok(());
         }
+        let (first, last) = (self.regions[lo], self.regions[hi - 1]);
+        if range.start() <= first.range.start() && last.range.end() <= range.end() {
+            self.regions[lo..hi].iter_mut().for_each(change);
+            self.next = hi - self.merge(lo.saturating_sub(1), (hi + 1).min(self.regions.len()));
+            return Ok(());
+        }
         let changed = |region: &EarlyRegion| {
             let mut inside = EarlyRegion {
                 range: region.range.intersect(range),
@@ -264,7 +286,6 @@ impl<'s> RegionSet<'s> {
             inside
         };
         self.must_fit(self.len_after(range, lo, hi, changed, None))?;
-        let (first, last) = (self.regions[lo], self.regions[hi - 1]);
         let cut_low = first.range.start() < range.start() && !changed(&first).alike(&first);
         let cut_high = range.end() < last.range.end() && !changed(&last).alike(&last);
         let tail = EarlyRegion {
@@ -375,7 +396,8 @@ impl<'s> RegionSet<'s> {
 
     /// Makes one of alike regions that touch, in positions `from..to`; how many went away.
     fn merge(&mut self, from: usize, to: usize) -> usize {
-        if to <= from + 1 {
+        let mut pairs = self.regions[from..to].windows(2);
+        if !pairs.any(|pair| joins(&pair[0], &pair[1])) {
             return 0;
         }
         let mut write = from;
