@@ -51,13 +51,14 @@ impl Fill {
 /// ```
 #[must_use]
 pub fn all() -> Vec<Fill> {
-    let mut fills = vec![Fill {
+    let memset = Fill {
         name: "memset",
         fill: memset,
-    }];
+    };
     #[cfg(target_arch = "x86_64")]
-    x86_64::add(&mut fills);
-    fills
+    return x86_64::beside(memset);
+    #[cfg(not(target_arch = "x86_64"))]
+    vec![memset]
 }
 
 /// The C library's.
@@ -72,7 +73,9 @@ mod x86_64 {
     use std::arch::asm;
     use std::arch::x86_64::{__m256i, _mm256_set1_epi8, _mm256_stream_si256};
 
-    pub(super) fn add(fills: &mut Vec<Fill>) {
+    /// `first`, and what this processor has.
+    pub(super) fn beside(first: Fill) -> Vec<Fill> {
+        let mut fills = vec![first];
         let mut add = |name, fill| fills.push(Fill { name, fill });
         add("rep stosb", rep_stosb);
         if std::is_x86_feature_detected!("avx2") {
@@ -81,6 +84,7 @@ mod x86_64 {
         if std::is_x86_feature_detected!("avx512f") {
             add("non-temporal AVX-512", avx512);
         }
+        fills
     }
 
     unsafe fn rep_stosb(first: *mut u8, bytes: usize, byte: u8) {

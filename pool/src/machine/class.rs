@@ -1,7 +1,7 @@
 //! A class: slabs of one page size, node and length, and how many there are to be.
 
 use crate::config;
-use crate::protocol::PoolRow;
+use crate::protocol::{PageSize, PoolRow};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::time::Instant;
@@ -104,6 +104,12 @@ impl Class {
             trouble: None,
             retry_at: None,
         }
+    }
+
+    /// Whether pages for one more slab must be free when it is begun. Reserved ones may be on their way back; of other
+    /// memory a client that makes an emptying wait would have the daemon take what is not there.
+    pub(super) fn needs_space(&self) -> bool {
+        self.dirty_bytes == 0 || self.spec.key.page == PageSize::Transparent
     }
 
     /// Slabs there are or will be without anything being begun.

@@ -33,7 +33,7 @@ pub(super) struct Pick {
 pub(super) struct FillOrder {
     pub(super) id: SlabId,
     pub(super) spec: Spec,
-    /// Whether pages for it must be free now: none are on their way back.
+    /// Whether pages for it must be free now.
     pub(super) needs_space: bool,
 }
 
@@ -131,7 +131,7 @@ impl Slabs {
         Some(FillOrder {
             id,
             spec: class.spec,
-            needs_space: class.dirty_bytes == 0,
+            needs_space: class.needs_space(),
         })
     }
 

@@ -90,6 +90,23 @@ fn no_slab_is_allocated_twice_and_none_before_it_is_filled() {
     assert_eq!(fill_all(&mut slabs), 1);
 }
 
+/// A client that makes the emptying of its slab wait has nothing filled beyond the memory that there is.
+#[test]
+fn what_is_emptied_is_no_memory_yet_where_none_is_reserved() {
+    for (page, needs_space) in [(PageSize::Huge, false), (PageSize::Transparent, true)] {
+        let key = Key { page, ..key(BYTES) };
+        let mut slabs = Slabs::new(true);
+        slabs.want(&[Spec { key, ..spec(1) }]);
+        let order = slabs.begin_fill(None, Instant::now()).unwrap();
+        assert!(order.needs_space, "the first");
+        slabs.filled(order.id, None, Instant::now());
+        let slab = taken(&mut slabs).unwrap();
+        assert!(!slabs.came_back(slab, key));
+        let order = slabs.begin_fill(None, Instant::now()).unwrap();
+        assert_eq!(order.needs_space, needs_space, "{page}");
+    }
+}
+
 #[test]
 fn classes_grow_and_shrink_at_run_time() {
     let mut slabs = slabs(1);

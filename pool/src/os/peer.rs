@@ -142,7 +142,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 fn cgroup(socket: BorrowedFd<'_>, pid: u32) -> Option<String> {
     let process = peer_process(socket)?;
     let text = process_file(pid, "cgroup")?;
-    // Of a process whose first thread has ended, the kernel names a cgroup that the others are not in.
+    // Of a process whose first thread has ended, or does so now, the kernel names a cgroup that the others need not be in.
     let state = process_file(pid, "stat")?;
     if has_ended(&state)? {
         return None;
@@ -183,11 +183,16 @@ fn peer_process(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Whether a process's first thread has ended, by its `/proc/PID/stat`: the state stands behind the
-/// name, which may have any letters.
+/// Whether a process's first thread has ended, or begun to, by its `/proc/PID/stat`: state and flags stand behind
+/// the name, which may have any letters.
 fn has_ended(stat: &str) -> Option<bool> {
+    /// The kernel's `PF_EXITING`: the thread may go on ending for as long as it has files to close.
+    const ENDS: u32 = 4;
     let (_, behind) = stat.rsplit_once(')')?;
-    Some(behind.trim_start().starts_with(['Z', 'X', 'x']))
+    let mut fields = behind.split_whitespace();
+    let state = fields.next()?;
+    let flags: u32 = fields.nth(5)?.parse().ok()?;
+    Some(matches!(state, "Z" | "X" | "x") || flags & ENDS != 0)
 }
 
 fn is_alive(process: &OwnedFd) -> bool {
@@ -346,10 +351,12 @@ mod tests {
     #[test]
     fn the_state_stands_behind_a_name_of_any_letters() {
         for (stat, ended) in [
-            ("7 (a) S 1 7", Some(false)),
-            ("7 (a) Z 1 7", Some(true)),
-            ("7 (a) Z (b) R 1 7", Some(false)),
-            ("7 () Z) X 1 7", Some(true)),
+            ("7 (a) S 1 7 7 0 -1 4194304 9", Some(false)),
+            ("7 (a) R 1 7 7 0 -1 4194308 9", Some(true)),
+            ("7 (a) Z 1 7 7 0 -1 4194304 9", Some(true)),
+            ("7 (a) Z (b) R 1 7 7 0 -1 4194304 9", Some(false)),
+            ("7 () Z) X 1 7 7 0 -1 4194304 9", Some(true)),
+            ("7 (a) S 1 7", None),
             ("7", None),
         ] {
             assert_eq!(has_ended(stat), ended, "{stat}");

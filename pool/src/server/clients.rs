@@ -243,6 +243,18 @@ impl Server {
         }
     }
 
+    /// Sends replies when no user has its turn: each wakes what waits for it, which is its user's.
+    pub(super) fn send_on_their_accounts(&mut self, outgoing: Vec<Outgoing>) {
+        for one in outgoing {
+            let begin = processor_time();
+            let user = self.connections.peer(one.to).map(|peer| peer.user);
+            self.send(one);
+            if let Some(user) = user {
+                self.charge(user, begin);
+            }
+        }
+    }
+
     /// Sends a reply; a lease whose reply gets through has begun.
     fn send(&mut self, outgoing: Outgoing) {
         let to = outgoing.to;

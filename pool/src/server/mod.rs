@@ -314,7 +314,7 @@ impl Server {
         }
         self.pool.connections = self.connections.len();
         let outgoing = self.pool.tick();
-        self.send_all(outgoing);
+        self.send_on_their_accounts(outgoing);
         self.wait_for_pipes();
         for id in self.connections.stuck(now) {
             self.close_on_its_account(id);
@@ -334,16 +334,16 @@ impl Server {
         // First, since other threads wake this one by the same descriptor: what they tell later wakes it again.
         let all_done = self.pool.workers.done();
         let outgoing = self.pool.kept();
-        self.send_all(outgoing);
+        self.send_on_their_accounts(outgoing);
         self.welcome_known();
         for done in all_done {
             let begin = processor_time();
             let user = self.pool.pays_for(&done.ticket);
             let outgoing = self.pool.work_done(done);
-            self.send_all(outgoing);
             if let Some(user) = user {
                 self.charge(user, begin);
             }
+            self.send_on_their_accounts(outgoing);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::machine::Spec;
 use crate::os::{hugepages, memory_file};
 use crate::protocol::{MOST_NUMBER, PageSize};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -93,6 +93,8 @@ pub(super) struct Sources {
     /// Whether the mounts outlive a daemon that is killed. Where they do not, a file with
     /// a name would be lost with its pages, as long as another one keeps the mount.
     outlive: bool,
+    /// Pages and nodes that classes have or had: this machine has them, which is not looked for again.
+    known: BTreeSet<(PageSize, Option<u32>)>,
     /// Held while the daemon lives: one daemon a folder.
     _lock: OwnedFd,
 }
@@ -123,6 +125,7 @@ impl Sources {
         Ok(Self {
             mounts: adopted,
             outlive,
+            known: BTreeSet::new(),
             _lock: lock,
         })
     }
@@ -132,7 +135,9 @@ impl Sources {
     pub(super) fn prepare(&self, specs: &[Spec], all: &[Spec]) -> Result<Prepared, StoreError> {
         let mut prepared = Prepared::default();
         for spec in specs {
-            available(&spec.key)?;
+            if !self.known.contains(&(spec.key.page, spec.key.node)) {
+                available(&spec.key)?;
+            }
             let mut spec = *spec;
             if spec.source != Source::Memfd {
                 let page = spec.key.page;
@@ -179,6 +184,11 @@ impl Sources {
         for (page, mount) in prepared.mounts {
             self.mounts.entry(page).or_default().push(mount);
         }
+        let places = prepared
+            .specs
+            .iter()
+            .map(|spec| (spec.key.page, spec.key.node));
+        self.known.extend(places);
         prepared.specs
     }
 

@@ -6,12 +6,12 @@ use super::kit::{Daemon, M, another_user, is_root, take, until};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::seccomp::{Call, Watcher};
 use firstlight_pool::os::threads::READY;
-use firstlight_pool::protocol::RefusalCode;
+use firstlight_pool::protocol::{PageSize, RefusalCode, Resize};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -214,8 +214,14 @@ fn looks_for_no_file(calls: [libc::c_long; 2], is_by_path: fn(u32) -> bool) {
         let is_apart = matches!(&*thread_name(call), "peers" | "subuid");
         is_by_path(call.descriptor) && !is_apart
     };
+    let has_nodes = Path::new("/sys/devices/system/node/node0").exists();
+    let node = has_nodes.then_some(0);
+    let config = match node {
+        Some(node) => format!("{POOL}node = {node}"),
+        None => POOL.to_owned(),
+    };
     let (mut daemon, may_look) = Daemon::prepared(
-        POOL,
+        &config,
         |command| watch(command, calls),
         |child| gate(child, is_meant),
     );
@@ -230,6 +236,16 @@ fn looks_for_no_file(calls: [libc::c_long; 2], is_by_path: fn(u32) -> bool) {
         let taken = [take(M), more].map(|wish| open.take(wish).unwrap());
         for taken in taken {
             open.give(taken.lease.lease).unwrap();
+        }
+        let resize = Resize {
+            page: PageSize::Transparent,
+            node,
+            size_class_bytes: 2 * M,
+            slabs: SLABS,
+        };
+        // Of a class that there is.
+        if is_root() {
+            open.resize(resize).unwrap();
         }
         until("all are clean again", || {
             open.status().unwrap().pools[0].clean_slabs == SLABS
