@@ -30,8 +30,9 @@ pub(crate) fn report(record: &Record, full: bool) -> String {
         memory::zones(&mut page, &record.zones, fold(12));
     }
     time_line(&mut page, record);
-    phases(&mut page, &record.phases);
-    gaps::gaps(&mut page, &record.gaps, if full { usize::MAX } else { 3 });
+    phases(&mut page, record);
+    let most = if full { usize::MAX } else { 3 };
+    gaps::gaps(&mut page, &record.gaps, unit(record), most);
     totals(&mut page, &record.totals);
     memory::metadata(&mut page, &record.memory);
     selftest(&mut page, record);
@@ -112,6 +113,15 @@ fn runs_on(page: &mut Page, host: &Host, from: From) {
     }
 }
 
+/// What the record's clock counts.
+fn unit(record: &Record) -> &'static str {
+    match (&*record.source.kind, record.clock) {
+        ("linux", _) if record.time_base.from == From::Clock => "milliseconds",
+        (_, "instructions") => "million instructions",
+        _ => "milliseconds",
+    }
+}
+
 /// Whose clock it is, in words.
 fn aside(record: &Record) -> &'static str {
     match (&*record.source.kind, record.clock) {
@@ -166,14 +176,15 @@ fn time_line(page: &mut Page, record: &Record) {
     }
 }
 
-fn phases(page: &mut Page, phases: &[Phase]) {
+fn phases(page: &mut Page, record: &Record) {
+    let phases = &record.phases;
     if phases.is_empty() {
         return;
     }
     let took = |phase: &Phase| phase.end_ns.saturating_sub(phase.start_ns);
     let all: u64 = phases.iter().map(took).fold(0, u64::saturating_add);
     let longest = phases.iter().map(took).max().unwrap_or(0).max(1);
-    page.section("Phases", "milliseconds");
+    page.section("Phases", unit(record));
     let mut rows = vec![head(["phase", "from", "took", "share", ""])];
     for phase in phases {
         let took = took(phase);

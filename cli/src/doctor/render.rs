@@ -261,7 +261,8 @@ fn times(page: &mut Page, boot: &Times, several: bool, full: bool) {
     }
     steps(page, "Initcalls", &boot.initcalls);
     steps(page, "Services", &boot.services);
-    gaps::gaps(page, &boot.gaps, if full { usize::MAX } else { 3 });
+    let most = if full { usize::MAX } else { 3 };
+    gaps::gaps(page, &boot.gaps, "milliseconds", most);
 }
 
 /// Initcalls or services, the slowest first.

@@ -8,12 +8,12 @@ use firstlight_lab::record::Gap;
 /// Characters of a line that are shown.
 const MOST_CHARS: usize = 72;
 
-/// The first `most` gaps, each with the two lines it lies between.
-pub(crate) fn gaps(page: &mut Page, gaps: &[Gap], most: usize) {
+/// The first `most` gaps, in `unit`, each with the two lines it lies between.
+pub(crate) fn gaps(page: &mut Page, gaps: &[Gap], unit: &str, most: usize) {
     if gaps.is_empty() {
         return;
     }
-    page.section("Gaps", "milliseconds between two lines of the log");
+    page.section("Gaps", &format!("{unit} between two lines of the log"));
     let (shown, hidden) = fold(gaps, most);
     for gap in shown {
         let phase = gap.phase.as_deref().unwrap_or_default();
@@ -35,5 +35,8 @@ pub(crate) fn gaps(page: &mut Page, gaps: &[Gap], most: usize) {
 
 fn start(text: &str) -> String {
     let plain = text.replace(|c: char| c.is_control(), " ");
-    plain.chars().take(MOST_CHARS).collect()
+    match plain.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}...", &plain[..end]),
+        None => plain,
+    }
 }

@@ -42,7 +42,10 @@ fn an_installed_command_builds_nothing() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("no image to boot: looked for"), "{text}");
-    assert!(text.contains("FIRSTLIGHT_SOURCE names"), "{text}");
+    assert!(
+        text.contains("the source tree in FIRSTLIGHT_SOURCE"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -147,7 +147,7 @@ pub(super) fn find(
         format!("looked for {}; ", path.display())
     });
     Err(BootError::NoImage(format!(
-        "{looked}put it there, name it in {variable}, or build it, by `make image` or where {SOURCE} names the source tree"
+        "{looked}build it by `make image`, name a file of it in {variable}, or the source tree in {SOURCE}"
     )))
 }
 
