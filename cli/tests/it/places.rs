@@ -73,6 +73,7 @@ fn poor(program: &Path, folder: &Path, words: &[String]) -> Command {
             ("COLUMNS", "60"),
         ])
         .env("HOME", folder)
+        .env("TMPDIR", folder.with_file_name("tmp"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -98,9 +99,16 @@ fn a_command_that_lacks_what_it_needs_says_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("firstlight");
     fs::copy(env!("CARGO_BIN_EXE_firstlight"), &program).unwrap();
-    let home = folder.path().join("home");
-    fs::create_dir(&home).unwrap();
-    for (path, mode) in [(folder.path(), 0o755), (&program, 0o755), (&home, 0o555)] {
+    let [home, tmp] = ["home", "tmp"].map(|name| folder.path().join(name));
+    for made in [&home, &tmp] {
+        fs::create_dir(made).unwrap();
+    }
+    for (path, mode) in [
+        (folder.path(), 0o755),
+        (&program, 0o755),
+        (&home, 0o555),
+        (&tmp, 0o777),
+    ] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     let (mut failed, mut seen) = (0, 0);
