@@ -49,14 +49,14 @@ setup: ## start: install what a build needs and nothing else
 	@scripts/setup.sh
 
 run: setup ## start: firstlight demo: this machine's memory map, a machine beside a Linux, a slow boot; ARGS="--no-browser"
-	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
+	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes some minutes" >&2
 	@# On a terminal cargo shows how far it is.
 	@if [ -t 2 ]; then cargo build --release -p firstlight-cli; else cargo build --release --quiet -p firstlight-cli; fi
 	@scripts/setup.sh qemu && scripts/setup.sh target $(BARE) || true
 	@cargo run --release --quiet -p firstlight-cli -- demo $(ARGS)
 
 image: setup ## start: build the bare-metal image for all processors and its UEFI loader, docs/image.md
-	@echo "firstlight: the first build takes a minute or two" >&2
+	@echo "firstlight: the first build takes some minutes" >&2
 	@for target in $(BARE) $(OTHERS); do \
 	    scripts/setup.sh target $$target; \
 	    cargo build --release --quiet -p firstlight-image --target $$target; \
@@ -67,7 +67,7 @@ image: setup ## start: build the bare-metal image for all processors and its UEF
 stick: setup ## start: a USB stick that runs the image on a real machine, as the file target/stick.img, docs/stick.md; APPEND="words"
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh target $(UEFI)
-	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
+	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes some minutes" >&2
 	@cargo run --release --quiet -p firstlight-cli -- stick --output $${CARGO_TARGET_DIR:-target}/stick.img --append "$(APPEND)"
 
 test: test-workspace test-features ## test: all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped

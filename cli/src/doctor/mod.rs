@@ -11,7 +11,7 @@ use clap::Args;
 use firstlight_lab::doctor::{self, Report, beside};
 use firstlight_lab::file::{FileError, read, read_from};
 use firstlight_lab::records;
-use firstlight_lab::run::Run;
+use firstlight_lab::run::{Run, is_record};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -123,13 +123,26 @@ pub(crate) fn two(logs: [(&Path, Result<Vec<u8>, FileError>); 2]) -> Report {
     let mut report = Report::default();
     let runs = logs.map(|(path, content)| {
         let name = path.display().to_string();
-        let run = content.as_ref().ok();
-        let run = run.and_then(|content| Run::of_file(&name, content).ok());
+        let run = match &content {
+            Ok(content) => Run::of_file(&name, content).map_err(|error| match error {
+                error if is_record(content) => format!("{name}: {error}"),
+                _ => format!("{name}: no line has a time above zero"),
+            }),
+            Err(_) => Err(format!("{name} was not read")),
+        };
         report.add(&name, content);
         run
     });
-    if let ([Some(a), Some(b)], [one, other]) = (&runs, report.logs.as_slice()) {
-        report.beside = beside((one, a), (other, b)).ok();
+    match (&runs, report.logs.as_slice()) {
+        ([Ok(a), Ok(b)], [one, other]) => match beside((one, a), (other, b)) {
+            Ok(beside) => report.beside = Some(beside),
+            Err(unlike) => report.not_beside = Some(unlike.to_string()),
+        },
+        (runs, _) => {
+            let why = runs.iter().filter_map(|run| run.as_ref().err());
+            let why: Vec<&str> = why.map(String::as_str).collect();
+            report.not_beside = Some(why.join("; "));
+        }
     }
     report
 }

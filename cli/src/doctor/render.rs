@@ -33,9 +33,11 @@ pub(super) fn two(report: &Report, full: bool) -> String {
     let mut page = Page::default();
     page.styled(HEADING, "firstlight doctor");
     let Some(beside) = &report.beside else {
-        page.line(format!(
-            "  {NOTE}note:{NOTE:#} one of the two has no times, or is no log: they cannot stand beside each other"
-        ));
+        if let Some(why) = &report.not_beside {
+            page.line(format!(
+                "  {NOTE}note:{NOTE:#} the two cannot stand beside each other: {why}"
+            ));
+        }
         for log in &report.logs {
             one(&mut page, log, full);
         }
@@ -131,6 +133,11 @@ fn losses(page: &mut Page, beside: &Beside, full: bool) {
             }
         }
         page.more(hidden);
+    }
+    if beside.verdict == Verdict::Faster {
+        page.line(format!(
+            "  {FAINT}in what B is faster the two show the other way round: B first, then A{FAINT:#}"
+        ));
     }
     if beside.gained_ns > 0 {
         let gained = milliseconds(beside.gained_ns);
@@ -252,12 +259,19 @@ fn times(page: &mut Page, boot: &Times, several: bool, full: bool) {
     }
     if !boot.phases.is_empty() {
         page.section("Phases", "milliseconds by the log's own clock");
-        let row = |phase: &firstlight_lab::record::Phase| {
-            let ns = phase.end_ns.saturating_sub(phase.start_ns);
-            vec![phase.name.to_string(), milliseconds(ns)]
+        let took =
+            |phase: &firstlight_lab::record::Phase| phase.end_ns.saturating_sub(phase.start_ns);
+        let all_ns = boot.phases.iter().map(took).fold(0, u64::saturating_add);
+        let row = |name: &str, ns: u64| {
+            let tenths = u128::from(ns) * 1000 / u128::from(all_ns.max(1));
+            let share = format!("{}.{} %", tenths / 10, tenths % 10);
+            vec![name.to_owned(), milliseconds(ns), share]
         };
-        let rows: Vec<Vec<String>> = boot.phases.iter().map(row).collect();
-        page.table("<>", &rows);
+        let phases = boot.phases.iter();
+        let mut rows: Vec<Vec<String>> =
+            phases.map(|phase| row(&phase.name, took(phase))).collect();
+        rows.push(row("all", all_ns));
+        page.table("<>>", &rows);
     }
     steps(page, "Initcalls", &boot.initcalls);
     steps(page, "Services", &boot.services);

@@ -12,7 +12,7 @@
 //! | deferred, the slowest node's own figure | | `node N deferred pages initialised in ...` |
 //! | deferred, each CPU's part | on the instruction clock, which counts the work of all CPUs | |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firstlight_wire::phase;
 use serde::{Deserialize, Serialize};
@@ -147,11 +147,18 @@ pub(super) fn measures(run: &Run, base: &Base, phases: &[String]) -> Vec<Measure
 /// The time between lines; between the same lines, whatever numbers are in them, all of it.
 fn gaps(lines: &[Line<'_>]) -> BTreeMap<String, u64> {
     let named = spans(lines).filter(|span| span.2 > 0);
-    sums(named.filter_map(|(from, to, ns)| {
-        let (from, to) = (lines.get(from)?, lines.get(to)?);
-        let name = format!("{} -> {}", log::alike(&from.text), log::alike(&to.text));
-        Some((name, ns))
-    }))
+    sums(named.filter_map(|(from, to, ns)| Some((gap_name(lines.get(from)?, lines.get(to)?), ns))))
+}
+
+fn gap_name(from: &Line<'_>, to: &Line<'_>) -> String {
+    format!("{} -> {}", log::alike(&from.text), log::alike(&to.text))
+}
+
+/// Names of the gaps that end in line `number` at the latest.
+pub(crate) fn gaps_before(lines: &[Line<'_>], number: usize) -> BTreeSet<String> {
+    let early = spans(lines).filter_map(|(from, to, _)| Some((lines.get(from)?, lines.get(to)?)));
+    let early = early.filter(|(_, to)| to.number <= number);
+    early.map(|(from, to)| gap_name(from, to)).collect()
 }
 
 /// All of the time of each name.

@@ -30,6 +30,7 @@ use crate::gaps;
 use crate::record::{Asked, Word};
 use crate::run::Run;
 use base::Base;
+pub(crate) use measures::gaps_before;
 use measures::{Measure, measures};
 
 /// Name and version of the form of [`Comparison`].

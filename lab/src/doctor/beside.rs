@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Diagnosis;
-use crate::compare::{Kind, Unlike, compare};
+use crate::compare::{Kind, Unlike, compare, gaps_before};
 use crate::log::{End, Line, alike, clock_start, disorder};
 use crate::record::From;
 use crate::run::Run;
@@ -105,8 +105,22 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
     };
     let comparison = compare((&a.0.file, &runs(a.1, 0)), (&b.0.file, &runs(b.1, 1)))?;
     let (mut slower, mut gained_ns) = (Vec::new(), 0_u64);
-    let rows = comparison.rows.iter();
+    // Before the span that both have, one of them had no clock: what took time there nothing says.
+    let begins = whole.as_ref().map_or([0; 2], |whole| whole.begins);
+    let early = [gaps_before(&one, begins[0]), gaps_before(&other, begins[1])];
+    let mut unclocked = [Vec::new(), Vec::new()];
+    let rows = comparison.rows.iter().filter(|_| whole.is_some());
     for row in rows.filter(|row| row.kind == Kind::Phase || row.kind.explains()) {
+        let sides = [&row.a, &row.b];
+        if let Some(side) = sides.iter().position(|side| side.is_none()) {
+            if row.kind == Kind::Phase {
+                unclocked[side].push(&*row.name);
+                continue;
+            }
+            if row.kind == Kind::Gap && early[1 - side].contains(&row.name) {
+                continue;
+            }
+        }
         let ns = |side: &Option<crate::compare::Spread>| side.as_ref().map(|spread| spread.min_ns);
         let (a_ns, b_ns) = (ns(&row.a), ns(&row.b).unwrap_or(0));
         let loss = Loss {
@@ -136,6 +150,15 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
             "{}: an emulator ran it, whose time is no measure of a machine",
             diagnosis.file
         ));
+    }
+    for (diagnosis, names) in [a.0, b.0].iter().zip(&unclocked) {
+        if !names.is_empty() {
+            notes.push(format!(
+                "{}: its clock does not show all of {}, which stand beside nothing",
+                diagnosis.file,
+                names.join(", ")
+            ));
+        }
     }
     Ok(Beside {
         verdict: verdict(total_ns),
@@ -201,6 +224,8 @@ struct Whole {
     from: String,
     to: String,
     ns: [u64; 2],
+    /// The first line of each.
+    begins: [usize; 2],
     /// The last line of each.
     ends: [usize; 2],
 }
@@ -256,8 +281,16 @@ impl Whole {
 
     /// From the first line that both have to the `ends`, else to the last one that both have.
     fn between([a, b]: &[Timed; 2], ends: Option<[Option<&Line<'_>>; 2]>) -> Option<Self> {
-        let common = |line: &&(String, u64, usize)| b.first.contains_key(&line.0);
-        let from = &a.lines.iter().find(common)?.0;
+        let in_both = |name: &String| Some((*a.first.get(name)?, *b.first.get(name)?));
+        let common = |line: &&(String, u64, usize)| in_both(&line.0).is_some();
+        // The earlier one of the first that A has, and of the first that B has: whichever is called A.
+        let firsts = [a, b].map(|side| side.lines.iter().find(common));
+        let sum_ns = |line: &&(String, u64, usize)| {
+            in_both(&line.0).map(|(one, other)| one.0.saturating_add(other.0))
+        };
+        let firsts = firsts.into_iter().flatten();
+        let from = &firsts.min_by_key(|line| (sum_ns(line), &line.0))?.0;
+        let begins = in_both(from).map(|(one, other)| [one.1, other.1])?;
         let (to, ends) = match ends {
             Some([one, other]) => {
                 let place = |line: &Line<'_>| Some((line.stamp_ns?, line.number));
@@ -274,6 +307,7 @@ impl Whole {
         (*from != to).then_some(Self {
             from: from.clone(),
             ns: [span(a, one.0)?, span(b, other.0)?],
+            begins,
             ends: [one.1, other.1],
             to,
         })
@@ -313,6 +347,33 @@ mod tests {
         assert_eq!(beside.only, [vec![], vec!["memmap-eager"]]);
         let losses: Vec<u64> = beside.slower.iter().map(Loss::ns).collect();
         assert_eq!(losses, [2_000_000_000; 2]);
+    }
+
+    /// Whose clock begins later shows nothing of what was before, and the order of the two changes no span.
+    #[test]
+    fn before_a_clock_begins_nothing_is_a_loss() {
+        let map = |ns: &str| {
+            format!(
+                "[    {ns}] Linux version 5.9.0\n[    {ns}] Normal zone: 1 pages, LIFO batch:63\n"
+            )
+        };
+        let rest = |s: u32| {
+            format!("[    {s}.000000] ACPI: PM-Timer\n[    {s}.500000] Run /init as init process\n")
+        };
+        let late = format!("{}{}", map("0.000000"), rest(1));
+        let early = format!("{}{}", map("0.010000"), rest(3));
+        let both = [of(&late, &early), of(&early, &late)];
+        for beside in &both {
+            assert_eq!(beside.total_ns, [Some(500_000_000); 2]);
+            assert_eq!(beside.slower, []);
+            assert!(
+                beside
+                    .notes
+                    .iter()
+                    .any(|note| note.contains("memmap early")),
+                "{beside:?}"
+            );
+        }
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct Report {
     pub unread: Vec<Unread>,
     /// Of two logs, one beside the other.
     pub beside: Option<Beside>,
+    /// Why two logs cannot stand beside each other.
+    pub not_beside: Option<String>,
 }
 
 /// A file of which no log could be made.
@@ -158,6 +160,7 @@ impl Default for Report {
             logs: Vec::new(),
             unread: Vec::new(),
             beside: None,
+            not_beside: None,
         }
     }
 }

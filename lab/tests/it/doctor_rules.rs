@@ -362,6 +362,8 @@ const FOUND: &[(&str, &str, usize)] = &[
 
 /// Lines that look alike and are healthy.
 const HEALTHY: &[&str] = &[
+    // Bounce buffers are switched off.
+    "Command line: console=ttyS0 swiotlb=noforce\n[    0.254557] software IO TLB: No low mem\n",
     // 512 GiB of an arm64, whose 6.1 has one thread a node: no want of bandwidth.
     "[0.0000] Linux version 6.1.0\n[0.0100]   node   0: [mem 0x0000000000000000-0x0000007fffffffff]\n\
      [0.1000] smp: Brought up 1 node, 64 CPUs\n[2.3000] node 0 deferred pages initialised in 2140ms\n",

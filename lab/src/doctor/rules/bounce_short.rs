@@ -21,8 +21,18 @@ pub(super) const RULE: Rule = Rule {
 /// The most that one request may have.
 const MOST_BYTES: u64 = 256 << 10;
 
+/// What a device says that has no space, or found none.
+const FULL: &[&str] = &["swiotlb buffer is full"];
+
 fn find(case: &Case<'_>) -> Vec<Hit> {
-    let Some(entry) = case.any_of(RULE.keys) else {
+    // Who switches it off needs none at boot.
+    let off = |value: &str| value.split(',').any(|word| word == "noforce");
+    let keys = if case.value("swiotlb").is_some_and(off) {
+        FULL
+    } else {
+        RULE.keys
+    };
+    let Some(entry) = case.any_of(keys) else {
         return Vec::new();
     };
     if number_after(entry.text, "total") == Some(0) {
