@@ -126,7 +126,9 @@ pub(crate) fn two(logs: [(&Path, Result<Vec<u8>, FileError>); 2]) -> Report {
         let run = match &content {
             Ok(content) => Run::of_file(&name, content).map_err(|error| match error {
                 error if is_record(content) => format!("{name}: {error}"),
-                _ => format!("{name}: no line has a time above zero"),
+                _ => format!(
+                    "{name}: the stamps of its first boot do not say how long anything took"
+                ),
             }),
             Err(_) => Err(format!("{name} was not read")),
         };
@@ -140,7 +142,10 @@ pub(crate) fn two(logs: [(&Path, Result<Vec<u8>, FileError>); 2]) -> Report {
         },
         (runs, _) => {
             let why = runs.iter().filter_map(|run| run.as_ref().err());
-            let why: Vec<&str> = why.map(String::as_str).collect();
+            let mut why: Vec<&str> = why.map(String::as_str).collect();
+            if why.is_empty() {
+                why.extend(report.unread.iter().map(|file| &*file.why));
+            }
             report.not_beside = Some(why.join("; "));
         }
     }

@@ -285,6 +285,25 @@ fn of_a_row_that_is_not_taken_nothing_is_wasted() {
     assert_eq!((seen.hit, seen.missed, known(frames)[0]), (1024, 0, 0));
 }
 
+/// A row ends in a huge frame that the host has, of which the kernel writes a part before it refuses.
+#[test]
+fn what_was_written_to_is_reported_no_more() {
+    let kernel: &'static Kernel = Box::leak(Box::default());
+    let frames = added(4 * MIB).with_hooks(kernel);
+    let first = Frame::new(4 << 18);
+    frames.allocate_at(first, Order::HUGE).unwrap();
+    let mut cursor = Cursor::new(NodeId(0));
+    let second = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 2048);
+    second.unwrap().back(Content::Reported).unwrap();
+    frames.free(first, Order::HUGE).unwrap();
+    assert_eq!(known(&frames)[3..], [512, 1]);
+    kernel.left.store(512 + 64, Ordering::Relaxed);
+    let row = frames.allocate_frames(600, 1, page().zeroed());
+    assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
+    assert_eq!(known(&frames), [512, 1, 0, 0, 0]);
+    assert_eq!(frames.statistics().free_frames, 1024);
+}
+
 /// What is not zero after all is known as such no more, and found by no request again.
 #[test]
 fn what_a_kernel_finds_not_to_be_zero_is_forgotten() {

@@ -154,11 +154,16 @@ fn gap_name(from: &Line<'_>, to: &Line<'_>) -> String {
     format!("{} -> {}", log::alike(&from.text), log::alike(&to.text))
 }
 
-/// Names of the gaps that end in line `number` at the latest.
+/// Names of the gaps that end in line `number` at the latest, and of none that ends later.
 pub(crate) fn gaps_before(lines: &[Line<'_>], number: usize) -> BTreeSet<String> {
-    let early = spans(lines).filter_map(|(from, to, _)| Some((lines.get(from)?, lines.get(to)?)));
-    let early = early.filter(|(_, to)| to.number <= number);
-    early.map(|(from, to)| gap_name(from, to)).collect()
+    let named = spans(lines).filter_map(|(from, to, _)| Some((lines.get(from)?, lines.get(to)?)));
+    let (early, late): (Vec<_>, Vec<_>) = named.partition(|(_, to)| to.number <= number);
+    let [mut early, late] = [early, late].map(|gaps| {
+        let names = gaps.into_iter().map(|(from, to)| gap_name(from, to));
+        names.collect::<BTreeSet<_>>()
+    });
+    early.retain(|name| !late.contains(name));
+    early
 }
 
 /// All of the time of each name.

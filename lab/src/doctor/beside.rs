@@ -113,7 +113,7 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
     for row in rows.filter(|row| row.kind == Kind::Phase || row.kind.explains()) {
         let sides = [&row.a, &row.b];
         if let Some(side) = sides.iter().position(|side| side.is_none()) {
-            if row.kind == Kind::Phase {
+            if row.kind == Kind::Phase && [a.1, b.1][side].is_unclocked(&row.name) {
                 unclocked[side].push(&*row.name);
                 continue;
             }
@@ -275,6 +275,7 @@ impl Whole {
             },
             to: "the end of the last phase".into(),
             ns: [one, other],
+            begins: [0; 2],
             ..self
         }
     }

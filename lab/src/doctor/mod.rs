@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use crate::boot_log;
 use crate::file::FileError;
-use crate::log::{self, Boot, Named};
+use crate::log::{self, Boot, End, Named};
 use crate::record::{Gap, Phase};
 use crate::run::{Run, is_record};
 use case::Case;
@@ -310,7 +310,9 @@ impl Diagnosis {
             self.notes
                 .push(format!("and {more} more lines of this boot"));
         }
-        let services = slowest(log::services(&boot.lines));
+        let lines = boot.lines.get(..End::of_boot(&boot.lines));
+        let lines = lines.unwrap_or_default();
+        let services = slowest(log::services(lines));
         // What adds up services is a log as well.
         self.kernel_lines += usize::from(!services.is_empty());
         if self.times.len() < MOST_BOOTS {
@@ -320,7 +322,7 @@ impl Diagnosis {
                 line: boot.lines.first().map_or(1, |line| line.number),
                 phases,
                 gaps,
-                initcalls: slowest(log::initcalls(&boot.lines)),
+                initcalls: slowest(log::initcalls(lines)),
                 services,
             });
         }

@@ -32,20 +32,24 @@ impl End {
     }
 
     /// How many of the lines are of the boot: up to what systemd has started; where the log does not show that, up to
-    /// the first silence of five minutes behind the first program.
+    /// the first silence of five minutes once the kernel hands over.
     pub(crate) fn of_boot(lines: &[Line<'_>]) -> usize {
         const SILENCE_NS: u64 = 300_000_000_000;
         if let Some(at) = Self::Started.at(lines) {
             return at + 1;
         }
-        let begin = Self::Init.at(lines).unwrap_or(lines.len());
-        let mut latest_ns = None;
-        for (at, line) in lines.iter().enumerate().skip(begin) {
+        let begin = Self::Init.at(lines).or_else(|| Self::Freed.at(lines));
+        let mut latest_ns = u64::MAX;
+        for (at, line) in lines.iter().enumerate().skip(begin.unwrap_or(lines.len())) {
             let Some(ns) = line.stamp_ns else { continue };
-            if latest_ns.is_some_and(|latest| ns.saturating_sub(latest) >= SILENCE_NS) {
+            if ns.saturating_sub(latest_ns) >= SILENCE_NS {
                 return at;
             }
-            latest_ns = Some(ns);
+            latest_ns = if latest_ns == u64::MAX {
+                ns
+            } else {
+                latest_ns.max(ns)
+            };
         }
         lines.len()
     }

@@ -341,7 +341,7 @@ impl Run {
     }
 
     /// Whether a phase of this name began before the clock.
-    fn is_unclocked(&self, name: &str) -> bool {
+    pub(crate) fn is_unclocked(&self, name: &str) -> bool {
         let mut unclocked = self.time_base.iter().flat_map(|base| &base.unclocked);
         unclocked.any(|phase| phase == name)
     }

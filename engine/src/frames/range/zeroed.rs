@@ -2,7 +2,7 @@
 //!
 //! *A request that fails leaves what is known as it was.* Content is known of whole huge frames, and is lost once a part
 //! is taken. So where an end of the range is a part of one whose content is known, all of that is taken ([`Edges`]): the
-//! rest of it goes back when the range is zero, or with it, as it was.
+//! rest of it goes back when the range is zero, or with it, as it was. Until then no other request finds that rest.
 
 use crate::addr::FrameRange;
 use crate::frames::request::Request;
@@ -106,15 +106,16 @@ pub(crate) fn take(nodes: &Nodes<'_>, range: FrameRange, request: &Request) -> R
             known: Some(&known),
         };
         if let Some(edge) = edges.take(online, block, purpose) {
+            let content = edge.content;
             for piece in blocks(edge.huge.range().intersect(range)) {
-                known.note_all(edge.content);
-                of_edges += nodes.make_zero(piece, &known).map_err(|_| {
-                    if known.is_zero(edge.content) {
-                        // It was believed to be, and is not.
-                        edge.content = Content::Unknown;
-                    }
-                    Untaken::NotZeroed
-                })?;
+                known.note_all(content);
+                let made = nodes.make_zero(piece, &known);
+                let is_written = made.is_ok_and(|more| more.missed > 0);
+                // Written to, or believed to be zero, which it is not.
+                if is_written || made.is_err() && known.is_zero(content) {
+                    edge.content = Content::Unknown;
+                }
+                of_edges += made.map_err(|_| Untaken::NotZeroed)?;
             }
         } else {
             online.take_at(block, purpose).map_err(|_| Untaken::InUse)?;
