@@ -4,7 +4,7 @@ use super::balloon::balloon;
 use super::hotplug::hotplug;
 use super::restart::restart;
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
-use crate::report::{Page, gaps, memory};
+use crate::report::{Page, gaps, memory, share};
 use crate::text::{self, bytes, count, head, milliseconds, plural};
 use firstlight_lab::record::{From, Host, Marker, Phase, Record, Totals};
 use firstlight_lab::run::Run;
@@ -115,22 +115,26 @@ fn runs_on(page: &mut Page, host: &Host, from: From) {
 
 /// What the record's clock counts.
 fn unit(record: &Record) -> &'static str {
-    match (&*record.source.kind, record.clock) {
-        ("linux", _) if record.time_base.from == From::Clock => "milliseconds",
-        (_, "instructions") => "million instructions",
-        _ => "milliseconds",
+    if record.clock == "instructions" && !is_own_clock(record) {
+        "million instructions"
+    } else {
+        "milliseconds"
     }
 }
 
-/// Whose clock it is, in words.
-fn aside(record: &Record) -> &'static str {
-    match (&*record.source.kind, record.clock) {
-        ("linux", _) if record.time_base.from == From::Clock => {
-            "milliseconds by the kernel's own clock"
-        }
-        (_, "instructions") => "million instructions since the machine was started",
-        _ => "milliseconds since the machine was started",
-    }
+/// Whether a Linux's times are those of its own clock.
+fn is_own_clock(record: &Record) -> bool {
+    &*record.source.kind == "linux" && record.time_base.from == From::Clock
+}
+
+/// What the record's clock counts, and from when.
+fn aside(record: &Record) -> String {
+    let since = if is_own_clock(record) {
+        "by the kernel's own clock"
+    } else {
+        "since the machine was started"
+    };
+    format!("{} {since}", unit(record))
 }
 
 fn time_line(page: &mut Page, record: &Record) {
@@ -156,7 +160,7 @@ fn time_line(page: &mut Page, record: &Record) {
         return;
     }
     known.sort_by_key(|(ns, _)| *ns);
-    page.section("Time line", aside(record));
+    page.section("Time line", &aside(record));
     let mut before = None;
     let mut rows = Vec::new();
     for (ns, name) in &known {
@@ -188,18 +192,12 @@ fn phases(page: &mut Page, record: &Record) {
     let mut rows = vec![head(["phase", "from", "took", "share", ""])];
     for phase in phases {
         let took = took(phase);
-        // Rounded to the nearest part.
-        let share = |of: u64, parts: u64| {
-            let of = u128::from(of.max(1));
-            (u128::from(took) * u128::from(parts) + of / 2) / of
-        };
-        let tenths = share(all, 1000);
-        let bar = usize::try_from(share(longest, BAR)).unwrap_or(0);
+        let bar = usize::try_from(share::parts(took, longest, BAR)).unwrap_or(0);
         rows.push(vec![
             phase.name.to_string(),
             milliseconds(phase.start_ns),
             milliseconds(took),
-            format!("{}.{} %", tenths / 10, tenths % 10),
+            share::share(took, all),
             "#".repeat(bar),
         ]);
     }

@@ -1,7 +1,7 @@
 //! What the doctor found, for a person.
 
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
-use crate::report::{Page, gaps};
+use crate::report::{Page, gaps, share};
 use crate::text::{self, count, fold, head, milliseconds, plural};
 use firstlight_lab::doctor::{Beside, Count, Diagnosis, Finding, Loss, Report, Times, Verdict};
 use firstlight_lab::log::Named;
@@ -136,7 +136,7 @@ fn losses(page: &mut Page, beside: &Beside, full: bool) {
     }
     if beside.verdict == Verdict::Faster {
         page.line(format!(
-            "  {FAINT}in what B is faster the two show the other way round: B first, then A{FAINT:#}"
+            "  {FAINT}to see in what B is faster, name it first{FAINT:#}"
         ));
     }
     if beside.gained_ns > 0 {
@@ -262,11 +262,8 @@ fn times(page: &mut Page, boot: &Times, several: bool, full: bool) {
         let took =
             |phase: &firstlight_lab::record::Phase| phase.end_ns.saturating_sub(phase.start_ns);
         let all_ns = boot.phases.iter().map(took).fold(0, u64::saturating_add);
-        let row = |name: &str, ns: u64| {
-            let tenths = u128::from(ns) * 1000 / u128::from(all_ns.max(1));
-            let share = format!("{}.{} %", tenths / 10, tenths % 10);
-            vec![name.to_owned(), milliseconds(ns), share]
-        };
+        let row =
+            |name: &str, ns: u64| vec![name.to_owned(), milliseconds(ns), share::share(ns, all_ns)];
         let phases = boot.phases.iter();
         let mut rows: Vec<Vec<String>> =
             phases.map(|phase| row(&phase.name, took(phase))).collect();

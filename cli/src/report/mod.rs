@@ -5,5 +5,6 @@
 pub(crate) mod gaps;
 pub(crate) mod memory;
 mod page;
+pub(crate) mod share;
 
 pub(crate) use page::Page;

@@ -13,7 +13,7 @@ pub(crate) use time::tell_console;
 pub use time::tell_heard;
 
 use crate::gaps;
-use crate::log::{self, Boot, End, Line, Named};
+use crate::log::{self, Boot, Line, Named};
 use crate::record::{Gap, MOST_STEPS, Phase, Record, Step, Totals};
 
 /// Remarks on lines that could not be understood.
@@ -80,13 +80,9 @@ fn slowest(mut named: Vec<Named>) -> Vec<Step> {
     steps.collect()
 }
 
-/// Phases of a boot, and the longest spans between two of its lines; what the log says of later is left out.
+/// Phases of a boot, of which these are the lines, and the longest spans between two of them.
 #[must_use]
-pub fn times(boot: &Boot<'_>) -> (Vec<Phase>, Vec<Gap>) {
-    let lines = boot
-        .lines
-        .get(..End::of_boot(&boot.lines))
-        .unwrap_or_default();
+pub fn times(lines: &[Line<'_>]) -> (Vec<Phase>, Vec<Gap>) {
     let mut record = Record::new("log", "wall");
     time::tell(lines, &mut record);
     let gaps = gaps::longest(lines, &record.phases);

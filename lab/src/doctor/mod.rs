@@ -310,13 +310,14 @@ impl Diagnosis {
             self.notes
                 .push(format!("and {more} more lines of this boot"));
         }
+        // What the log says of later is not of the boot.
         let lines = boot.lines.get(..End::of_boot(&boot.lines));
         let lines = lines.unwrap_or_default();
         let services = slowest(log::services(lines));
         // What adds up services is a log as well.
         self.kernel_lines += usize::from(!services.is_empty());
         if self.times.len() < MOST_BOOTS {
-            let (phases, gaps) = boot_log::times(boot);
+            let (phases, gaps) = boot_log::times(lines);
             self.times.push(Times {
                 boot: self.boots,
                 line: boot.lines.first().map_or(1, |line| line.number),

@@ -39,17 +39,13 @@ impl End {
             return at + 1;
         }
         let begin = Self::Init.at(lines).or_else(|| Self::Freed.at(lines));
-        let mut latest_ns = u64::MAX;
+        let mut latest_ns = None;
         for (at, line) in lines.iter().enumerate().skip(begin.unwrap_or(lines.len())) {
             let Some(ns) = line.stamp_ns else { continue };
-            if ns.saturating_sub(latest_ns) >= SILENCE_NS {
+            if ns.saturating_sub(latest_ns.unwrap_or(ns)) >= SILENCE_NS {
                 return at;
             }
-            latest_ns = if latest_ns == u64::MAX {
-                ns
-            } else {
-                latest_ns.max(ns)
-            };
+            latest_ns = latest_ns.max(Some(ns));
         }
         lines.len()
     }
