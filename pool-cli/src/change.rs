@@ -49,6 +49,9 @@ Examples:
 Exit codes: see firstlight --help";
 
 /// Allocate no more, give back what is not allocated; the daemon ends with the last lease
+///
+/// The command does not wait for it: virtual machines on the pool's memory go on, and the
+/// daemon, which waits for them, ends by itself.
 #[derive(Args)]
 #[command(after_help = "Exit codes: see firstlight --help")]
 pub struct DrainOptions {
@@ -172,11 +175,14 @@ pub(crate) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), F
             released_bytes,
             allocated_slabs,
         } = document.value;
-        let allocated = plural((*allocated_slabs).into(), "slab");
-        format!(
-            "{} given back, {allocated} still allocated\n",
-            bytes(*released_bytes)
-        )
+        let released = bytes(*released_bytes);
+        match *allocated_slabs {
+            0 => format!("{released} given back; the daemon ends\n"),
+            slabs => format!(
+                "{released} given back, {} still allocated: the daemon ends with the last lease\n",
+                plural(slabs.into(), "slab")
+            ),
+        }
     })
 }
 

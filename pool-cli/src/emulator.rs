@@ -19,6 +19,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// What makes a start without the pool fail: a word of the settings.
+const REQUIRE: &str = "`require = true` in client.toml";
+
 /// Becomes `qemu`; returns only what stood in the way.
 #[must_use]
 pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failure {
@@ -53,12 +56,14 @@ pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failur
                 topup: None,
                 wait: settings.emulator.wait_s,
                 require: settings.emulator.require,
+                require_by: REQUIRE,
             };
             start::start(Program::Pool, program, &plan, &terms, output)
         }
         Err(failure) if settings.emulator.require => failure,
         Err(failure) => {
-            say(format_args!("{failure}; starting the ordinary way"));
+            let ordinary = start::the_ordinary_way(REQUIRE);
+            say(format_args!("{failure}; {ordinary}"));
             become_qemu(program, arguments)
         }
     }

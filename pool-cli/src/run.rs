@@ -21,7 +21,7 @@ use std::path::Path;
 /// The command becomes the VMM. QEMU's command line is changed where it
 /// must be; for any other VMM, {memory} stands for the file's name. Without
 /// a daemon, or when it has nothing that fits, the VMM starts the ordinary
-/// way and a line says so.
+/// way, on the kernel's memory, and a line says so; --require fails instead.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -58,6 +58,7 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
+  firstlight pool run --memory 2G -- qemu-system-x86_64 -S -display none   needs no kernel
   firstlight pool run --memory 8G -- qemu-system-x86_64 -kernel vmlinuz -nographic
   firstlight pool run --memory 32G@0 --memory 32G@1 -- qemu-system-x86_64 -smp 8 ...
   firstlight pool run --inject -- qemu-system-x86_64 -m 8G -machine memory-backend=m \\
@@ -90,6 +91,7 @@ pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result
         topup: options.topup,
         wait: options.wait,
         require: options.require,
+        require_by: "--require",
     };
     Err(start::start(of, program, &plan, &terms, output))
 }
@@ -105,6 +107,7 @@ fn show(program: &OsStr, plan: &Plan, output: &mut Output) -> Result<(), Failure
         schema: "firstlight.pool-run/1",
         from_pool: true,
         reason: None,
+        require_by: "--require",
         leases: Vec::new(),
         take_ns: 0,
         notes: plan.notes(),

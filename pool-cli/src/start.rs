@@ -32,6 +32,8 @@ pub(crate) struct Terms {
     pub(crate) wait: Option<u32>,
     /// Whether to fail where the pool has nothing.
     pub(crate) require: bool,
+    /// What makes it fail then, where it does not.
+    pub(crate) require_by: &'static str,
 }
 
 /// Seconds to ask again for a connection, if the command line does not say.
@@ -70,6 +72,9 @@ pub(crate) struct Record<'r> {
     pub(crate) from_pool: bool,
     /// Why it is not.
     pub(crate) reason: Option<String>,
+    /// What makes that a failure instead.
+    #[serde(skip)]
+    pub(crate) require_by: &'static str,
     pub(crate) leases: Vec<&'r Lease>,
     pub(crate) take_ns: u64,
     pub(crate) notes: &'r [String],
@@ -132,6 +137,7 @@ fn started(
         schema: "firstlight.pool-run/1",
         from_pool: reason.is_none(),
         reason,
+        require_by: terms.require_by,
         leases: leases.iter().collect(),
         take_ns,
         notes: plan.notes(),
@@ -262,13 +268,22 @@ pub(crate) fn check_nodes(needs: &[Need]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What becomes of a start without the pool, and what makes it fail instead.
+pub(crate) fn the_ordinary_way(require_by: &str) -> String {
+    format!(
+        "starting the ordinary way, on the kernel's memory: huge pages only where the command \
+         line has them ({require_by} fails instead)"
+    )
+}
+
 fn report(record: &Record<'_>) -> String {
     let mut page = String::new();
     for note in record.notes {
         let _ = writeln!(page, "firstlight: note: {note}");
     }
     if let Some(reason) = &record.reason {
-        let _ = writeln!(page, "firstlight: {reason}; starting the ordinary way");
+        let ordinary = the_ordinary_way(record.require_by);
+        let _ = writeln!(page, "firstlight: {reason}; {ordinary}");
     }
     for lease in &record.leases {
         let node = lease
@@ -276,7 +291,11 @@ fn report(record: &Record<'_>) -> String {
             .map_or(String::new(), |node| format!(" of node {node}"));
         let topped_up = match lease.topped_up_bytes {
             0 => String::new(),
-            some => format!(", {} zeroed meanwhile", bytes(some)),
+            some => format!(
+                ", {} of it zeroed while this waited: slabs of {} would need none",
+                bytes(some),
+                bytes(lease.bytes)
+            ),
         };
         let _ = writeln!(
             page,

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::{Document, FAINT, HEADING, NOTE, Output};
 use crate::text::{self, bytes, count, microseconds, plural};
 use clap::Args;
-use firstlight_pool::protocol::{LeaseId, LeaseRow, PoolRow, QuotaRow, Status};
+use firstlight_pool::protocol::{Counters, LeaseId, LeaseRow, PoolRow, QuotaRow, Status};
 use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
@@ -71,46 +71,74 @@ fn report(status: &Status) -> String {
         }
     }
     pools(&mut page, &status.pools);
+    topping_up(&mut page, status);
     quotas(&mut page, &status.quotas);
     leases(&mut page, &status.leases);
     counters(&mut page, status);
     page
 }
 
+/// A column of the table of pools, and whether a row has something to say in it.
+type Column = (&'static str, fn(&PoolRow) -> String, fn(&PoolRow) -> bool);
+
 fn pools(page: &mut String, pools: &[PoolRow]) {
-    let columns = [
-        "pages",
-        "node",
-        "slab",
-        "wanted",
-        "clean",
-        "filling",
-        "allocated",
-        "unknown",
-        "clean bytes",
-        "dirty bytes",
-        "allocated bytes",
-        "holes",
-        "refilled",
+    let always = |_: &PoolRow| true;
+    let all: [Column; 13] = [
+        ("pages", |pool| pool.page.to_string(), always),
+        ("node", |pool| node(pool.node), always),
+        ("slab", |pool| bytes(pool.size_class_bytes), always),
+        ("wanted", |pool| count(pool.wanted_slabs.into()), always),
+        ("clean", |pool| count(pool.clean_slabs.into()), always),
+        ("filling", |pool| count(pool.filling_slabs.into()), always),
+        (
+            "allocated",
+            |pool| count(pool.allocated_slabs.into()),
+            always,
+        ),
+        (
+            "unknown",
+            |pool| count(pool.unknown_slabs.into()),
+            |pool| pool.unknown_slabs > 0,
+        ),
+        ("clean bytes", |pool| bytes(pool.clean_bytes), always),
+        (
+            "dirty bytes",
+            |pool| bytes(pool.dirty_bytes),
+            |pool| pool.dirty_bytes > 0,
+        ),
+        (
+            "allocated bytes",
+            |pool| bytes(pool.allocated_bytes),
+            always,
+        ),
+        (
+            "holes",
+            |pool| bytes(pool.hole_bytes),
+            |pool| pool.hole_bytes > 0,
+        ),
+        (
+            "refilled",
+            |pool| bytes(pool.refilled_bytes),
+            |pool| pool.refilled_bytes > 0,
+        ),
     ];
-    let rows = pools.iter().map(|pool| {
-        vec![
-            pool.page.to_string(),
-            pool.node.map_or("any".into(), |node| node.to_string()),
-            bytes(pool.size_class_bytes),
-            count(pool.wanted_slabs.into()),
-            count(pool.clean_slabs.into()),
-            count(pool.filling_slabs.into()),
-            count(pool.allocated_slabs.into()),
-            count(pool.unknown_slabs.into()),
-            bytes(pool.clean_bytes),
-            bytes(pool.dirty_bytes),
-            bytes(pool.allocated_bytes),
-            bytes(pool.hole_bytes),
-            bytes(pool.refilled_bytes),
-        ]
-    });
-    text::titled_table(page, "Pools", &columns, rows);
+    // Most pools never have any of some: a page of such columns is hard to read.
+    let shown = all.iter().filter(|(.., says)| pools.iter().any(says));
+    let shown: Vec<&Column> = shown.collect();
+    let names: Vec<&str> = shown.iter().map(|(name, ..)| *name).collect();
+    let row = |pool| shown.iter().map(|(_, cell, _)| cell(pool)).collect();
+    text::titled_table(page, "Pools", &names, pools.iter().map(row));
+}
+
+fn topping_up(page: &mut String, status: &Status) {
+    let slabs = status.gauges.topping_up_slabs;
+    if slabs > 0 {
+        let _ = writeln!(
+            page,
+            "  {} of the allocated being topped up: a client waits, and has no lease yet",
+            count(slabs.into())
+        );
+    }
 }
 
 fn quotas(page: &mut String, quotas: &[QuotaRow]) {
@@ -146,7 +174,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
             lease.lease.as_ref().map_or("-".into(), LeaseId::to_string),
             bytes(lease.bytes),
             lease.page.to_string(),
-            lease.node.map_or("any".into(), |node| node.to_string()),
+            node(lease.node),
             lease.pid.to_string(),
             lease.uid.to_string(),
             duration(lease.age_ms),
@@ -159,7 +187,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
         "node",
         "taken by pid",
         "uid",
-        "for",
+        "age",
     ];
     text::titled_table(page, "Leases", &columns, rows);
     more(page, hidden);
@@ -170,28 +198,60 @@ fn counters(page: &mut String, status: &Status) {
     let _ = writeln!(page, "\n{HEADING}Since the daemon started{HEADING:#}");
     let _ = writeln!(
         page,
-        "  {} allocated ({} after a top-up), {} ended; {} refused as empty, {} as not allowed",
+        "  {} allocated ({} after a top-up), {} ended; {}",
         plural(seen.takes, "lease"),
         count(seen.top_ups),
         count(seen.returns),
-        count(seen.misses.nothing_ready()),
-        count(seen.denied),
+        refused(seen),
     );
     if let Some(times) = &seen.take_times {
+        let [p50, p99, max] = [times.p50_ns, times.p99_ns, times.max_ns].map(microseconds);
+        let _ = match times.count {
+            1 => writeln!(page, "  allocating it took the daemon {max} us"),
+            // Of fewer than a hundred the p99 is the slowest.
+            2..100 => writeln!(
+                page,
+                "  allocating one took the daemon {p50} us (p50), {max} us (slowest)"
+            ),
+            _ => writeln!(
+                page,
+                "  allocating one took the daemon {p50} us (p50), {p99} us (p99), {max} us (slowest)"
+            ),
+        };
+    }
+    // A slab counts when it is done: before the first there is nothing to say.
+    if seen.zeroed_bytes > 0 {
         let _ = writeln!(
             page,
-            "  take: {} us (p50), {} us (p99), {} us (slowest)",
-            microseconds(times.p50_ns),
-            microseconds(times.p99_ns),
-            microseconds(times.max_ns),
+            "  {} zeroed in {}, slabs being filled not counted",
+            bytes(seen.zeroed_bytes),
+            duration(seen.zeroing_ns / 1_000_000),
         );
     }
-    let _ = writeln!(
-        page,
-        "  {} zeroed in {}",
-        bytes(seen.zeroed_bytes),
-        duration(seen.zeroing_ns / 1_000_000),
-    );
+}
+
+/// How many requests for memory got none, by cause.
+fn refused(seen: &Counters) -> String {
+    let misses = &seen.misses;
+    let causes = [
+        (misses.empty, "with no slab ready"),
+        (misses.no_class, "of a size that is not kept"),
+        (misses.top_up, "not topped up in time"),
+        (seen.denied, "over a quota or not allowed"),
+        (misses.draining, "while draining"),
+    ];
+    let causes = causes.iter().filter(|(requests, _)| *requests > 0);
+    let causes: Vec<String> = causes
+        .map(|(requests, why)| format!("{} {why}", count(*requests)))
+        .collect();
+    if causes.is_empty() {
+        return "none refused".into();
+    }
+    format!("refused: {}", causes.join(", "))
+}
+
+fn node(node: Option<u32>) -> String {
+    node.map_or("any".into(), |node| node.to_string())
 }
 
 fn place(node: Option<u32>) -> String {

@@ -76,13 +76,15 @@ fn without_the_pool_the_start_is_ordinary_and_says_so() {
     let (code, stdout, stderr) = run(&no_daemon, &["--memory", "1G", "--", qemu, "-S"]);
     assert_eq!((code, stdout.as_str()), (7, "-S -m 1024M\n"));
     assert!(stderr.contains("no pool answers at"), "{stderr}");
-    assert!(stderr.ends_with("starting the ordinary way\n"), "{stderr}");
+    let ordinary = "; starting the ordinary way, on the kernel's memory: huge pages only where the \
+                    command line has them (--require fails instead)\n";
+    assert!(stderr.ends_with(ordinary), "{stderr}");
 
     let (_, stdout, stderr) = run(&daemon.socket(), &["--", qemu, "-m", "64"]);
     assert_eq!(stdout, "-m 64\n");
     assert_eq!(
         stderr,
-        "firstlight: the pool refuses (empty): nothing is ready; starting the ordinary way\n"
+        format!("firstlight: the pool refuses (empty): nothing is ready{ordinary}")
     );
 
     let arguments = ["--memory", "3M", "--", "stat", "-L", "-c", "%s", "{memory}"];

@@ -22,6 +22,7 @@ use crate::Program;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::text::bytes;
 use clap::Args;
 use firstlight_pool::launch::{AllocateOptions, Need, allocate, program_path};
 use firstlight_pool::os::hugepages;
@@ -30,9 +31,10 @@ use guest::Bench;
 use own_daemon::{Kind, OwnDaemon};
 use record::{AtOnce, Record, Run, TakeRoundTrip, Variant};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use starts::{floor, fresh, fresh_start, pooled, pooled_start, prefaulted, set_aside};
+use starts::{floor, fresh, fresh_start, pooled, pooled_start, prefaulted, set_aside, touch};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,8 +43,10 @@ use std::time::{Duration, Instant};
 /// How much faster a virtual machine starts on memory of the pool
 ///
 /// Starts QEMU on memory that the kernel zeroes while it waits, and on the
-/// pool's, in turn. Needs QEMU, and root to set huge pages aside; it starts a
-/// daemon of its own and gives everything back.
+/// pool's, in turn. Needs QEMU, and root to set huge pages aside: as many as
+/// the largest size has, beside those of a pool that runs. With the usual
+/// sizes it takes a minute or two. It starts a daemon of its own and gives
+/// everything back.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -137,10 +141,37 @@ pub fn run(options: &Options, program: Program, output: &mut Output) -> Result<(
     }
     let beside = if options.filling { filling::BYTES } else { 0 };
     let pages = pages(options.page, largest + beside)?;
+    if !output.is_json() {
+        // The reader may be gone: no reason not to measure.
+        let _ = writeln!(io::stderr(), "{}", begins(options, largest, beside));
+    }
     let record = measure(options, program, largest, &stop);
     drop(pages);
     not_interrupted(&stop)?;
     output.print(&record?, Record::table)
+}
+
+/// What is about to be done, since nothing more is printed for a while.
+fn begins(options: &Options, largest: u64, beside: u64) -> String {
+    let sizes = options.sizes.iter().map(|size| size.bytes);
+    let sizes = sizes.fold(0, u64::saturating_add);
+    // Of each size three starts on the kernel's memory and one from the pool, of the crowd one each.
+    let crowd = if options.at_once > 0 { largest } else { 0 };
+    let round = sizes
+        .saturating_mul(4)
+        .saturating_add(crowd)
+        .saturating_add(crowd);
+    let all = round
+        .saturating_mul(options.runs.into())
+        .saturating_add(largest);
+    format!(
+        "firstlight bench pool: {} of {} pages, to be zeroed {} times: {} s where the machine \
+         zeroes 4 GiB a second",
+        bytes(largest.saturating_add(beside)),
+        options.page,
+        all.div_ceil(largest.max(1)),
+        all.div_ceil(4 << 30),
+    )
 }
 
 fn not_interrupted(stop: &AtomicBool) -> Result<(), Failure> {
@@ -181,8 +212,12 @@ fn measure(
     let mut daemon = OwnDaemon::start(program, bench.folder(), Kind::of(page), &sizes, Some("0"))?;
     // The first start of all reads QEMU from the disk.
     floor(&bench)?;
-    let mut record = Record::new(page, starts::cpus());
     let progress = Progress::new();
+    // Where this is a virtual machine its own host may have no memory for some pages before they are touched, which
+    // would be in the time of the first start only.
+    progress.say("memory is touched once");
+    touch(page, largest)?;
+    let mut record = Record::new(page, starts::cpus());
     for size in &options.sizes {
         let mut runs: Vec<Run> = Vec::new();
         for run in 1..=options.runs {

@@ -356,8 +356,8 @@ impl Record {
             format!("zeroed by {cpus} CPUs"),
             "the pool".into(),
             "  faster by".into(),
-            "  of 64 MiB".into(),
-            "  request, ms".into(),
+            "  of 64 MiB's".into(),
+            "  its request, ms".into(),
         ];
         let line = |(at, name): (usize, String)| {
             let cells = columns.iter().filter_map(|column| column.get(at));
@@ -369,9 +369,27 @@ impl Record {
         }
         let _ = writeln!(
             page,
-            "The kernel zeroes the memory for QEMU's threads (prealloc; 16 at most), or for a\n\
-             thread on each CPU before QEMU starts. Faster: than the fastest of these."
+            "64 MiB is the floor: the same QEMU with so little memory, whatever the column.\n\
+             The kernel zeroes the memory for QEMU's threads (prealloc; 16 at most), or for a\n\
+             thread on each CPU before QEMU starts. Faster: than the fastest of these.\n\
+             The request to the pool is part of its time."
         );
+    }
+
+    /// Whether what memory adds to a start from the pool is no more than starts of the floor differ, whose
+    /// memory is the same in all columns.
+    fn is_by_chance(&self) -> bool {
+        let Some((small, large)) = smallest_and_largest(&self.rows, Variant::Pool) else {
+            return true;
+        };
+        let floor = || {
+            let rows = self.rows.iter();
+            rows.filter(|row| row.variant == Variant::Floor)
+        };
+        let ms = |row: &Row| row.spawn_to_qmp_ms;
+        let slowest = floor().map(|row| ms(row).max).fold(0.0, f64::max);
+        let fastest = floor().map(|row| ms(row).min).fold(slowest, f64::min);
+        ms(large).median - ms(small).median <= slowest - fastest
     }
 
     fn starts_while_filling(&self, page: &mut String) {
@@ -396,9 +414,13 @@ impl Record {
         if let (Some(fresh), Some(pool)) =
             (self.prealloc_slope_ms_per_gib, self.pool_slope_ms_per_gib)
         {
+            let pool = match self.is_by_chance() {
+                true => "about 0".into(),
+                false => format!("{pool:.2}"),
+            };
             let _ = writeln!(
                 page,
-                "\nEach GiB more: {fresh:.2} ms with prealloc, {GOOD}{pool:.2} ms{GOOD:#} from the pool"
+                "\nEach GiB more: {fresh:.2} ms with prealloc, {GOOD}{pool} ms{GOOD:#} from the pool"
             );
         }
         if let Some(crowd) = &self.at_once {
@@ -415,8 +437,9 @@ impl Record {
         if let Some(trip) = &self.take_round_trip {
             let _ = writeln!(
                 page,
-                "A request for memory: {:.1} us (p50), {:.1} us (p99), {:.1} us (slowest of {})",
-                trip.p50_us, trip.p99_us, trip.max_us, trip.takes,
+                "Requests for a page of {}, one after another: {:.1} us (p50), {:.1} us (p99), \
+                 {:.1} us (slowest of {})",
+                self.page, trip.p50_us, trip.p99_us, trip.max_us, trip.takes,
             );
         }
     }
@@ -454,11 +477,16 @@ impl Cost {
     }
 }
 
-/// What a GiB adds, from the smallest to the largest size.
-fn slope(rows: &[Row], variant: Variant) -> Option<f64> {
+/// The rows of the smallest and of the largest size.
+fn smallest_and_largest(rows: &[Row], variant: Variant) -> Option<(&Row, &Row)> {
     let mine = || rows.iter().filter(|row| row.variant == variant);
     let small = mine().min_by_key(|row| row.size_bytes)?;
-    let large = mine().max_by_key(|row| row.size_bytes)?;
+    Some((small, mine().max_by_key(|row| row.size_bytes)?))
+}
+
+/// What a GiB adds, from the smallest to the largest size.
+fn slope(rows: &[Row], variant: Variant) -> Option<f64> {
+    let (small, large) = smallest_and_largest(rows, variant)?;
     let mib = (large.size_bytes - small.size_bytes) >> 20;
     let gib = f64::from(u32::try_from(mib).ok().filter(|mib| *mib > 0)?) / 1024.0;
     let ms = large.spawn_to_qmp_ms.median - small.spawn_to_qmp_ms.median;
@@ -551,7 +579,7 @@ mod tests {
             "zeroed by 2 CPUs 80.0 (80.0-80.0) 80.0 (80.0-80.0)",
             "the pool 20.0 (19.0-25.0) 22.0 (22.0-22.0)",
             "faster by 4.0 times 3.6 times",
-            "of 64 MiB 2.00 times 2.20 times",
+            "of 64 MiB's 2.00 times 2.20 times",
         ] {
             assert!(lines.iter().any(|one| one == line), "{line} in {table}");
         }
@@ -559,6 +587,28 @@ mod tests {
             table.lines().take(12).all(|line| line.len() <= 80),
             "{table}"
         );
+    }
+
+    #[test]
+    fn what_a_gib_adds_is_no_figure_where_it_is_chance() {
+        let shown = |floor: [u64; 2], small: u64, large: u64| {
+            let mut record = Record::new(PageSize::Huge, 2);
+            for (bytes, pool) in [(1 << 30, small), (5 << 30, large)] {
+                let floor = floor.map(|ms| run(Variant::Floor, ms));
+                let fresh = run(Variant::Prealloc, 100 * (bytes >> 30));
+                let others = [fresh, run(Variant::Pool, pool)];
+                let runs: Vec<_> = floor.into_iter().chain(others).collect();
+                record.add(bytes, &runs);
+            }
+            let table = anstream::adapter::strip_str(&record.table()).to_string();
+            let line = table.lines().find(|line| line.starts_with("Each GiB"));
+            line.expect("a line").to_owned()
+        };
+        let line =
+            |pool| format!("Each GiB more: 100.00 ms with prealloc, {pool} ms from the pool");
+        assert_eq!(shown([20, 29], 21, 31), line("2.50"));
+        assert_eq!(shown([20, 30], 21, 31), line("about 0"));
+        assert_eq!(shown([20, 20], 21, 11), line("about 0"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use firstlight_pool::protocol::PageSize;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -74,8 +75,7 @@ const CHUNK_BYTES: u64 = 32 << 20;
 /// that prefaults as fast as the machine allows.
 pub(super) fn prefaulted(bench: &Bench, page: PageSize, bytes: u64) -> Result<Run, Failure> {
     let begin = Instant::now();
-    let huge = (page != PageSize::Transparent).then(|| page.bytes());
-    let file = prefault(huge, bytes).map_err(Failure::pool_at("prefault"))?;
+    let file = prefault(page, bytes).map_err(Failure::pool_at("prefault"))?;
     let mut arguments = bench.arguments(bytes);
     arguments.extend(["-machine", "memory-backend=fresh", "-object"].map(OsString::from));
     let number = file.as_raw_fd();
@@ -90,7 +90,15 @@ pub(super) fn prefaulted(bench: &Bench, page: PageSize, bytes: u64) -> Result<Ru
     Ok(Run::new(Variant::Prefault, timed, None))
 }
 
-fn prefault(huge: Option<u64>, bytes: u64) -> io::Result<OwnedFd> {
+/// Has so much memory zeroed, and gives it back.
+pub(super) fn touch(page: PageSize, bytes: u64) -> Result<(), Failure> {
+    prefault(page, bytes)
+        .map(drop)
+        .map_err(Failure::pool_at("prefault"))
+}
+
+fn prefault(page: PageSize, bytes: u64) -> io::Result<OwnedFd> {
+    let huge = (page != PageSize::Transparent).then(|| page.bytes());
     let file = memory_file::unnamed(c"prefault", huge)?;
     memory_file::set_length(&file, bytes)?;
     // A file of huge pages is mapped from a whole page on.
@@ -155,14 +163,64 @@ pub(super) fn timed_on_pool(
 
 /// Huge pages for `bytes`, until they are dropped.
 pub(super) fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::SetAside, Failure> {
+    let sys = Path::new(hugepages::SYS);
     hugepages::SetAside::new(page.bytes(), bytes / page.bytes()).map_err(|error| {
-        let cure = match error.kind() {
-            io::ErrorKind::PermissionDenied => "run it as root, or with --page thp",
-            _ => "smaller --sizes, or --page thp, need less",
-        };
+        let counts = hugepages::counts(sys, page.bytes(), None).ok().flatten();
         let need = Need { bytes, node: None };
         Failure::pool(format!(
-            "{need} of {page} huge pages cannot be set aside: {error}; {cure}"
+            "{need} of {page} huge pages cannot be set aside: {error}{}",
+            cure(error.kind(), counts.unwrap_or_default())
         ))
     })
+}
+
+/// What to do where pages cannot be set aside, beside those that are.
+fn cure(kind: io::ErrorKind, there: hugepages::Counts) -> String {
+    if kind == io::ErrorKind::PermissionDenied {
+        return "; run it as root, or with --page thp".into();
+    }
+    let used = there.total_pages.saturating_sub(there.free_pages) + there.promised_pages;
+    let others = match used {
+        0 => String::new(),
+        used => format!(
+            "; {used} of these are in use already: `firstlight pool drain` gives a pool's back"
+        ),
+    };
+    format!("{others}; smaller --sizes, or --page thp, need less")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_pool_that_runs_are_named_and_what_gives_them_back() {
+        let there = |total_pages, free_pages, promised_pages| hugepages::Counts {
+            total_pages,
+            free_pages,
+            promised_pages,
+        };
+        let short = io::ErrorKind::OutOfMemory;
+        for (kind, there, expected) in [
+            (
+                short,
+                there(4096, 0, 0),
+                "; 4096 of these are in use already: `firstlight pool drain` gives a pool's back; \
+                 smaller --sizes, or --page thp, need less",
+            ),
+            (
+                short,
+                there(4096, 4096, 0),
+                "; smaller --sizes, or --page thp, need less",
+            ),
+            (
+                io::ErrorKind::PermissionDenied,
+                there(4096, 0, 0),
+                "; run it as root, or with --page thp",
+            ),
+        ] {
+            assert_eq!(cure(kind, there), expected);
+        }
+        assert!(cure(short, there(9, 4, 2)).starts_with("; 7 of these"));
+    }
 }

@@ -139,7 +139,10 @@ fn what_is_not_understood_is_qemus_own_with_a_reason() {
             "{stderr}"
         );
         assert!(
-            stderr.ends_with("; starting the ordinary way\n"),
+            stderr.ends_with(
+                "; starting the ordinary way, on the kernel's memory: huge pages only where the \
+                 command line has them (`require = true` in client.toml fails instead)\n"
+            ),
             "{stderr}"
         );
     }

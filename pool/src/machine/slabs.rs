@@ -347,6 +347,19 @@ impl Slabs {
         self.classes.iter().map(ready).sum()
     }
 
+    /// Bytes of slabs that are to be filled yet, and of those that are clean.
+    pub(super) fn fill_bytes(&self) -> (u64, u64) {
+        let of_class = |class: &Class| {
+            let there = class.present() - class.filling.len();
+            let lacking = class.wanted().saturating_sub(there) as u64;
+            let bytes = class.spec.key.bytes;
+            let clean = class.clean.len() as u64;
+            (bytes.saturating_mul(lacking), bytes.saturating_mul(clean))
+        };
+        let add = |(a, b): (u64, u64), (c, d)| (a.saturating_add(c), b.saturating_add(d));
+        self.classes.iter().map(of_class).fold((0, 0), add)
+    }
+
     /// Of what a guest on a slab of this class gives back, how much is to be kept ready for it.
     pub(super) fn refill_bytes(&self, key: Key) -> u64 {
         let class = self.classes.iter().find(|class| class.spec.key == key);
@@ -382,9 +395,19 @@ impl Slabs {
 
     /// Whether some class has slabs that are large enough, ready or not.
     pub(super) fn has_class_for(&self, want: &Want) -> bool {
+        self.largest_for(want)
+            .is_some_and(|bytes| bytes >= want.bytes)
+    }
+
+    /// The largest slabs of the classes that have such pages on such a node, ready or not.
+    pub(super) fn largest_for(&self, want: &Want) -> Option<u64> {
+        let want = Want { bytes: 0, ..*want };
         let wanted = self.classes.iter().filter(|class| class.spec.wanted > 0);
-        let candidates: Vec<_> = wanted.map(|class| would_be_ready(class.spec.key)).collect();
-        choose::choose(&candidates, want, self.one_node, 0).is_some()
+        let fit = wanted.map(|class| class.spec.key).filter(|key| {
+            let one = [would_be_ready(*key)];
+            choose::choose(&one, &want, self.one_node, 0).is_some()
+        });
+        fit.map(|key| key.bytes).max()
     }
 
     /// Bytes that the first slab that will do for `want` lacks yet; `None` where none is

@@ -156,6 +156,11 @@ impl Takes {
         self.waiting.insert(slab, waiting);
     }
 
+    /// Slabs that clients wait for.
+    pub(super) fn topping_up(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether one more slab may be topped up for this user.
     fn may_top_up(&self, user: u32) -> bool {
         let own = self
@@ -349,10 +354,11 @@ impl Takes {
         } else {
             if core.slabs.has_class_for(&want) {
                 core.counters.misses.empty += 1;
+                (RefusalCode::Empty, nothing_for(core, take))
             } else {
                 core.counters.misses.no_class += 1;
+                (RefusalCode::Empty, no_class_for(core, take))
             }
-            (RefusalCode::Empty, nothing_for(core, take))
         };
         let refusal = Refusal::new(code, text).retry_after(next_in_ms(core, &want));
         core.reply(to, Reply::Refused(refusal));
@@ -401,16 +407,29 @@ fn over_quota(core: &mut Core, returns: &Returns, to: ConnectionId, exceeded: &E
 
 /// That there is nothing for `take`, and why, where that is known.
 fn nothing_for(core: &Core, take: &Take) -> String {
-    let place = take
-        .node
-        .map_or(String::new(), |node| format!(" on node {node}"));
-    let pages = take
-        .page
-        .map_or(String::new(), |page| format!(" of {page} pages"));
+    let (pages, place) = restrictions(take);
     let size = Size::new(take.bytes);
     let why = core.slabs.trouble(take.node, take.page);
     let why = why.map_or(String::new(), |why| format!(": {why}"));
     format!("no slab of {size}{pages} is ready{place}{why}")
+}
+
+/// That no class has slabs for `take`, however long it waits.
+fn no_class_for(core: &Core, take: &Take) -> String {
+    let (pages, place) = restrictions(take);
+    let size = Size::new(take.bytes);
+    let largest = core.slabs.largest_for(&want(take));
+    let largest = largest.map_or(String::new(), |largest| {
+        format!(", the largest are of {}", Size::new(largest))
+    });
+    format!("no slabs of {size} or more{pages} are configured{place}{largest}")
+}
+
+/// The pages and the node that `take` is restricted to, in words.
+fn restrictions(take: &Take) -> (String, String) {
+    let pages = take.page.map(|page| format!(" of {page} pages"));
+    let place = take.node.map(|node| format!(" on node {node}"));
+    (pages.unwrap_or_default(), place.unwrap_or_default())
 }
 
 /// Until a slab that will do is expected, at the speed and the rate of filling; `None`

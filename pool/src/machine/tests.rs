@@ -316,6 +316,86 @@ fn forgets(actions: &[Action], slab: SlabId) -> bool {
     actions.iter().any(is_it)
 }
 
+/// Why the owner's request for memory is refused.
+fn refusal(machine: &mut Machine, now: Now, take: Request) -> String {
+    match machine.step(now, request(0, take)).as_slice() {
+        [
+            Action::Reply {
+                reply: Reply::Refused(refusal),
+                ..
+            },
+        ] => refusal.message.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_size_that_is_not_kept_is_refused_otherwise_than_one_that_is_not_ready() {
+    let (mut machine, now) = filled(1);
+    let giant = Request::Take(crate::protocol::Take {
+        bytes: BYTES,
+        node: None,
+        page: Some(PageSize::Giant),
+        max_topup_ms: 0,
+        topup_if_faster: false,
+    });
+    assert_eq!(
+        refusal(&mut machine, now, take(2 * BYTES, 0)),
+        "no slabs of 8M or more are configured, the largest are of 4M"
+    );
+    assert_eq!(
+        refusal(&mut machine, now, giant),
+        "no slabs of 4M or more of 1G pages are configured"
+    );
+    machine.step(now, request(0, take(BYTES, 0)));
+    assert_eq!(
+        refusal(&mut machine, now, take(BYTES, 0)),
+        "no slab of 4M is ready"
+    );
+    let misses = &machine.core.counters.misses;
+    assert_eq!((misses.no_class, misses.empty), (2, 1));
+}
+
+#[test]
+fn a_slab_that_is_topped_up_is_seen_though_no_lease_has_it() {
+    let (mut machine, now, slab) = one_that_tops_up();
+    let seen = |machine: &mut Machine| {
+        let status = Request::Status(crate::protocol::StatusQuery::default());
+        match machine.step(now, request(0, status)).as_slice() {
+            [
+                Action::Reply {
+                    reply: Reply::Status(status),
+                    ..
+                },
+            ] => (
+                status.pools[0].allocated_slabs,
+                status.leases.len(),
+                status.gauges.topping_up_slabs,
+            ),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(seen(&mut machine), (1, 0, 1));
+    machine.step(now, Event::ToppedUp { slab, error: None });
+    assert_eq!(seen(&mut machine), (1, 1, 0));
+}
+
+/// What is to be filled yet, and what is clean, at each step of a slab's way.
+#[test]
+fn a_daemon_is_full_when_no_slab_is_to_be_filled() {
+    let mut slabs = slabs(2);
+    assert_eq!(slabs.fill_bytes(), (2 * BYTES, 0));
+    let now = Instant::now();
+    let order = slabs.begin_fill(None, now).unwrap();
+    assert_eq!(slabs.fill_bytes(), (2 * BYTES, 0), "one is being filled");
+    slabs.filled(order.id, None, now);
+    assert_eq!(slabs.fill_bytes(), (BYTES, BYTES));
+    fill_all(&mut slabs);
+    assert_eq!(slabs.fill_bytes(), (0, 2 * BYTES));
+    taken(&mut slabs).unwrap();
+    assert_eq!(slabs.fill_bytes(), (0, BYTES), "an allocated one is there");
+}
+
 #[test]
 fn a_client_that_hangs_up_ends_its_top_up_and_no_other() {
     let (mut machine, now, slab) = one_that_tops_up();

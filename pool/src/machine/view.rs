@@ -99,6 +99,7 @@ impl Machine {
             revoked_bytes: self.returns.revoked_bytes(),
             pinned_bytes: self.returns.pinned_bytes(),
             stray_bytes: self.seen.stray_bytes,
+            topping_up_slabs: u32::try_from(self.takes.topping_up()).unwrap_or(u32::MAX),
             paused: self.core.is_paused,
             fill: Some(self.core.filling.clone()),
         }
@@ -170,6 +171,12 @@ impl Machine {
     #[must_use]
     pub fn ready_slabs(&self) -> usize {
         self.core.slabs.ready()
+    }
+
+    /// Bytes of slabs that are to be filled yet, and of those that are clean.
+    #[must_use]
+    pub fn fill_bytes(&self) -> (u64, u64) {
+        self.core.slabs.fill_bytes()
     }
 
     /// Nodes that have classes.

@@ -38,6 +38,12 @@ fn folder(sys: &Path, page_bytes: u64, node: Option<u32>) -> PathBuf {
     }
 }
 
+/// The file whose number sets such pages aside.
+#[must_use]
+pub fn setting(sys: &Path, page_bytes: u64, node: Option<u32>) -> PathBuf {
+    folder(sys, page_bytes, node).join("nr_hugepages")
+}
+
 /// Whether the machine has such pages, or such a node has them.
 #[must_use]
 pub fn exist(sys: &Path, page_bytes: u64, node: Option<u32>) -> bool {
@@ -123,7 +129,7 @@ impl SetAside {
             let text = format!("this machine has no huge pages of {page_bytes} bytes");
             io::Error::new(io::ErrorKind::NotFound, text)
         };
-        let file = folder(sys, page_bytes, None).join("nr_hugepages");
+        let file = setting(sys, page_bytes, None);
         if !file.exists() {
             return Err(missing());
         }

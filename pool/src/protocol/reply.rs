@@ -94,6 +94,9 @@ pub struct Gauges {
     pub pinned_bytes: u64,
     /// Bytes in the mounts that are in no file.
     pub stray_bytes: u64,
+    /// Allocated slabs that are still being zeroed for a client that waits: no lease has them yet.
+    #[serde(default)]
+    pub topping_up_slabs: u32,
     /// Whether filling pauses for memory pressure.
     pub paused: bool,
     /// How slabs are filled.
@@ -225,7 +228,7 @@ pub struct Counters {
     /// Connections closed because there were too many.
     #[serde(default)]
     pub turned_away: u64,
-    /// Bytes zeroed.
+    /// Bytes zeroed, those of a slab once it is done.
     pub zeroed_bytes: u64,
     /// Of these, bytes that were zeroed twice: by the kernel and in place.
     #[serde(default)]

@@ -54,9 +54,12 @@ pub fn check(config: &Config) -> Result<Checked, ServeError> {
         (short && *page != PageSize::Transparent).then(|| {
             let place = node.map_or(String::new(), |node| format!(" on node {node}"));
             format!(
-                "pools of {page} pages{place} keep {}, and {} such pages are set aside",
+                "pools of {page} pages{place} keep {}, and {} such pages are set aside: \
+                 `echo {} > {}` has as many, beside others that use some it takes more",
                 Size::new(*bytes),
-                counts.total_pages
+                counts.total_pages,
+                bytes.div_ceil(page.bytes()),
+                hugepages::setting(sys, page.bytes(), *node).display()
             )
         })
     });

@@ -132,6 +132,8 @@ struct Server {
     watchdog: Option<Duration>,
     /// Pools that do not grow, and of which that was said.
     troubled: BTreeSet<Key>,
+    /// Whether all slabs were there once, which was said.
+    was_full: bool,
 }
 
 impl Server {
@@ -223,6 +225,7 @@ impl Server {
             config: config.clone(),
             watchdog: service::watchdog(),
             troubled: BTreeSet::new(),
+            was_full: false,
         })
     }
 
@@ -245,7 +248,10 @@ impl Server {
         let _ = background::run_before_others();
         self.tick();
         self.tell_troubles(say);
-        say("ready");
+        let (lacking, clean) = self.pool.machine.fill_bytes();
+        self.was_full = lacking == 0;
+        let [lacking, clean] = [lacking, clean].map(Size::new);
+        say(&format!("listening; {clean} clean, {lacking} to be filled"));
         self.tell("READY=1");
         // Twice within the time the manager waits.
         let tick = self.watchdog.map_or(TICK, |most| (most / 2).min(TICK));
@@ -279,12 +285,22 @@ impl Server {
                 ticked = Instant::now();
                 self.tick();
                 self.tell_troubles(say);
+                self.tell_full(say);
             }
         }
         say("drained");
         // The unit reads it, and stops the socket too.
         self.tell("STATUS=drained");
         Ok(())
+    }
+
+    /// The first time that nothing is left to be filled.
+    fn tell_full(&mut self, say: &mut dyn FnMut(&str)) {
+        let (lacking, clean) = self.pool.machine.fill_bytes();
+        if lacking == 0 && !self.was_full && !self.pool.machine.is_draining() {
+            self.was_full = true;
+            say(&format!("filled: {} clean", Size::new(clean)));
+        }
     }
 
     /// Why pools do not grow, once for as long as it lasts.

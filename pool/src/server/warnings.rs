@@ -92,7 +92,7 @@ fn too_large(root: &Path, specs: &[Spec]) -> Vec<String> {
     specs.iter().filter_map(warning).collect()
 }
 
-/// Huge pages that are there now, and are not after the machine's next start.
+/// Huge pages that are there now, and are not after a reboot.
 fn not_for_good(root: &Path, specs: &[Spec]) -> Vec<String> {
     let command_line = fs::read_to_string(root.join("proc/cmdline")).unwrap_or_default();
     let at_start = at_start(&command_line);
@@ -103,12 +103,12 @@ fn not_for_good(root: &Path, specs: &[Spec]) -> Vec<String> {
         PageSize::Transparent => None,
         PageSize::Huge if is_set(root) => None,
         PageSize::Huge => Some(
-            "pages of 2M are not set aside after a start: a line `vm.nr_hugepages = NUMBER` in \
+            "pages of 2M are not set aside after a reboot: a line `vm.nr_hugepages = NUMBER` in \
              /etc/sysctl.d/firstlight-pool.conf, or `hugepages=NUMBER` for the kernel, does that"
                 .to_owned(),
         ),
         PageSize::Giant => Some(
-            "pages of 1G are not set aside after a start: `hugepagesz=1G hugepages=NUMBER` for the \
+            "pages of 1G are not set aside after a reboot: `hugepagesz=1G hugepages=NUMBER` for the \
              kernel does that"
                 .to_owned(),
         ),

@@ -74,17 +74,13 @@ impl Room {
         if free.saturating_sub(claimed) >= needed {
             return Ok(());
         }
-        let place = match key.node {
-            Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
-            None => "/sys/kernel/mm/hugepages".into(),
-        };
+        let setting = hugepages::setting(Path::new(hugepages::SYS), key.page.bytes(), key.node);
         Err(format!(
-            "a slab needs {needed} huge pages of {}, {free} of {} are free{}; set more aside in \
-             {place}/hugepages-{}kB/nr_hugepages",
+            "a slab needs {needed} huge pages of {}, {free} of {} are free{}; set more aside in {}",
             key.page,
             counts.total_pages,
             but_claimed(claimed, ""),
-            key.page.bytes() >> 10
+            setting.display()
         ))
     }
 

@@ -76,6 +76,20 @@ fn filling_is_turned_off_and_on_by_its_owner() {
 }
 
 #[test]
+fn a_drain_says_what_the_daemon_waits_for() {
+    let mut daemon = Daemon::start(&format!("fill = {{ rate = \"0\" }}\n{CLASS}slabs = 2\n"));
+    daemon.until_clean(2);
+    let allocated = daemon.connect().take(take(1)).unwrap();
+    let drained = pool(&daemon, &["drain"]);
+    assert_eq!(
+        String::from_utf8(drained.stdout).unwrap(),
+        "4 MiB given back, 1 slab still allocated: the daemon ends with the last lease\n"
+    );
+    drop(allocated);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn an_observer_changes_nothing() {
     const OBSERVER: u32 = 65_032;
     if !is_root() {

@@ -105,6 +105,16 @@ fn a_lease_ends_by_giving_it_back_once() {
 }
 
 #[test]
+fn the_daemon_says_when_it_listens_and_when_it_is_full() {
+    let (_daemon, said) = Daemon::that_says(SMALL);
+    assert_eq!(
+        said.until("listening"),
+        "firstlight pool: listening; 0 clean, 8M to be filled"
+    );
+    assert_eq!(said.until("filled: "), "firstlight pool: filled: 8M clean");
+}
+
+#[test]
 fn what_is_not_there_is_refused_or_topped_up() {
     let daemon = Daemon::start(SMALL);
     daemon.until_clean(2);
@@ -359,6 +369,8 @@ fn a_configuration_is_checked_without_a_daemon() {
     let (code, text) = check("[[class]]\nslabs = 1000\nsize = \"64T\"\n");
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("such pages are set aside"), "{text}");
+    let command = "`echo 33554432000 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`";
+    assert!(text.contains(command), "{text}");
 }
 
 #[test]
