@@ -71,8 +71,8 @@ pub enum Subcommands {
 const EXAMPLES: &str = "\
 As root; docs/pool.md has more:
   echo 4096 > /proc/sys/vm/nr_hugepages                     8 GiB in huge pages of 2 MiB
-  firstlight pool serve --config pool/example.toml &        keeps slabs of 2 and 4 GiB zeroed
-  firstlight pool run --memory 2G -- qemu-system-x86_64 ... a machine that starts on one, once it is clean
+  firstlight pool serve --config pool/example.toml &        slabs of 2 and 4 GiB; go on at `filled`
+  firstlight pool run --memory 2G -- qemu-system-x86_64 ... a machine that starts on one
   firstlight pool drain                                     the daemon ends with the last machine
   echo 0 > /proc/sys/vm/nr_hugepages                        gives the huge pages back
 
