@@ -164,6 +164,8 @@ fn make(page: PageSize, bytes: u64) -> rustix::io::Result<OwnedFd> {
         // Zeroed memory on a swap device would be read back while a guest starts. Linux
         // before 6.4 has no such option, and takes the memory for what it is.
         let _ = rustix::mount::fsconfig_set_flag(&system, "noswap");
+        // Attributes that clients set on a file count as inodes: no limit that they could use up.
+        set("nr_inodes", "0")?;
     }
     rustix::mount::fsconfig_create(&system)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
@@ -205,6 +207,8 @@ mod tests {
             let has_it = rustix::mount::fsconfig_set_flag(&probe, "noswap").is_ok();
             let is_expected = has_it && page == PageSize::Transparent;
             assert_eq!(seen.contains(",noswap"), is_expected, "{seen}");
+            let has_no_limit = seen.contains(",nr_inodes=0");
+            assert_eq!(has_no_limit, page == PageSize::Transparent, "{seen}");
         }
     }
 
