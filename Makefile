@@ -37,7 +37,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -48,10 +48,12 @@ help: ## release: this list
 setup: ## start: install what a build needs and nothing else
 	@scripts/setup.sh
 
-run: setup ## start: firstlight demo: this machine's memory map, a machine beside a Linux, a slow boot; ARGS="--no-browser"
+build: setup ## start: the command alone, target/release/firstlight
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes some minutes" >&2
 	@# On a terminal cargo shows how far it is.
 	@if [ -t 2 ]; then cargo build --release -p firstlight-cli; else cargo build --release --quiet -p firstlight-cli; fi
+
+run: build ## start: firstlight demo: this machine's memory map, a machine beside a Linux, a slow boot; ARGS="--no-browser"
 	@scripts/setup.sh qemu && scripts/setup.sh target $(BARE) || true
 	@cargo run --release --quiet -p firstlight-cli -- demo $(ARGS)
 

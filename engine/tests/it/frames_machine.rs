@@ -101,6 +101,40 @@ fn every_frame_is_allocated_exactly_once() {
     assert_eq!(frames.statistics().free_frames, free);
 }
 
+/// A huge frame that was opened for a block, and is free again, is opened again for the next one; a page still comes from
+/// what is split.
+#[test]
+fn a_huge_frame_opened_for_a_block_is_opened_for_the_next_one() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).frames();
+    let mut pages: Vec<_> = (0..1024)
+        .map(|_| frames.allocate(page()).unwrap())
+        .collect();
+    let huge = |page: Frame| page.get() >> 9;
+    let next = loop {
+        let next = frames.allocate(page()).unwrap();
+        if !pages.iter().any(|&page| huge(page) == huge(next)) {
+            break next; // the others are full
+        }
+        pages.push(next);
+    };
+    frames.free(next, Order::PAGE).unwrap();
+    for &hole in pages.iter().step_by(2) {
+        frames.free(hole, Order::PAGE).unwrap();
+    }
+    let is_split = |frame| pages.iter().any(|&page| huge(page) == huge(frame));
+    let request = Request::new(order(6));
+    let opened = frames.allocate(request).unwrap();
+    assert!(!is_split(opened));
+    for _ in 0..3 {
+        frames.free(opened, order(6)).unwrap();
+        let again = frames.allocate(request).unwrap();
+        assert_eq!(again, opened);
+    }
+    frames.free(opened, order(6)).unwrap();
+    assert!(is_split(frames.allocate(page()).unwrap()));
+    frames.validate().unwrap();
+}
+
 #[test]
 fn misuse_is_reported_and_changes_nothing() {
     let frames = two_nodes().frames();

@@ -51,6 +51,8 @@ const CUTS: usize = 8;
 const SHARE: u64 = 128;
 /// At least two blocks, if they are at most 1/32 of the CPU's frames.
 const SHARE_OF_TWO: u64 = 32;
+/// Two huge frames, if they are at most 1/12: with 64 MiB a CPU, less what boot took.
+const SHARE_OF_TWO_HUGES: u64 = 12;
 
 /// Space for what one CPU caches, provided to [`Frames::cpu`](crate::frames::Frames::cpu):
 /// 11,712 bytes; less without the feature `movable`, or with `small-caches`.
@@ -163,11 +165,12 @@ impl Lists {
     pub(super) fn reset(&mut self, frames: u64) -> bool {
         let share = frames / SHARE;
         for (order, limit) in self.limits.iter_mut().enumerate() {
-            let two = if (2 << order) * SHARE_OF_TWO <= frames {
-                2
+            let part = if order == HUGE {
+                SHARE_OF_TWO_HUGES
             } else {
-                0
+                SHARE_OF_TWO
             };
+            let two = if (2 << order) * part <= frames { 2 } else { 0 };
             let share = usize::try_from(share >> order).unwrap_or(usize::MAX);
             *limit = u32::try_from(share.max(two).min(LENGTHS[order].into())).unwrap_or(0) & !1;
         }

@@ -91,38 +91,91 @@ impl<'k> BlockRequest<'k> {
     }
 }
 
-/// The huge frame that last served a request of each mobility: where the next search begins; and
-/// those that last served requests for zeros.
+/// Where the next search of each mobility begins: what the last one found. None of it decides what is free.
 #[derive(Debug)]
-pub(crate) struct Hints([AtomicU32; 2], [AtomicU32; 2]);
+pub(crate) struct Hints {
+    /// The huge frame that last served a request.
+    last: [AtomicU32; 2],
+    /// The one that last served a request for zeros.
+    zero: [AtomicU32; 2],
+    /// That `last` was opened because no huge frame that was split had a block: see [`Opened`].
+    opened: [AtomicU32; 2],
+}
+
+/// Why a huge frame was opened: what its giant frame counted, and the order that none of those it counts as split had.
+/// While it counts the same, the huge frame, free as a whole again, is opened again without another search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Opened(u32);
+
+impl Opened {
+    const ORDER_BITS: u32 = 4;
+
+    /// Before the huge frame is opened, and likewise once it is free again.
+    fn counts(giant: Giant, mobility: Mobility) -> u32 {
+        (giant.partial(mobility) << 12 | giant.free()) << Self::ORDER_BITS
+    }
+
+    fn new(giant: Giant, want: BlockRequest<'_>) -> Self {
+        Self(Self::counts(giant, want.mobility) | u32::from(want.order))
+    }
+
+    fn serves(self, giant: Giant, want: BlockRequest<'_>) -> bool {
+        let order = self.0 % (1 << Self::ORDER_BITS);
+        self.0 - order == Self::counts(giant, want.mobility) && order <= u32::from(want.order)
+    }
+}
 
 impl Hints {
     /// At both ends, so that the two meet as late as possible.
     pub(crate) fn new(segment: &Segment<'_>) -> Self {
-        let last = segment.huge_count().saturating_sub(1) as u32;
-        let at_both_ends = || [AtomicU32::new(0), AtomicU32::new(last)];
-        Self(at_both_ends(), at_both_ends())
+        let end = segment.huge_count().saturating_sub(1) as u32;
+        let at_both_ends = || [AtomicU32::new(0), AtomicU32::new(end)];
+        Self {
+            last: at_both_ends(),
+            zero: at_both_ends(),
+            opened: [AtomicU32::new(0), AtomicU32::new(0)],
+        }
     }
 
     fn get(&self, mobility: Mobility) -> HugeIndex {
-        self.0[mobility as usize].load(Ordering::Relaxed) as usize
+        self.last[mobility as usize].load(Ordering::Relaxed) as usize
     }
 
     fn set(&self, mobility: Mobility, huge: HugeIndex) {
-        Self::store(&self.0[mobility as usize], huge);
+        Self::store(&self.last[mobility as usize], huge as u32);
     }
 
     fn zero(&self, mobility: Mobility) -> HugeIndex {
-        self.1[mobility as usize].load(Ordering::Relaxed) as usize
+        self.zero[mobility as usize].load(Ordering::Relaxed) as usize
     }
 
     fn set_zero(&self, mobility: Mobility, huge: HugeIndex) {
-        Self::store(&self.1[mobility as usize], huge);
+        Self::store(&self.zero[mobility as usize], huge as u32);
     }
 
-    fn store(hint: &AtomicU32, huge: HugeIndex) {
-        if hint.load(Ordering::Relaxed) != huge as u32 {
-            hint.store(huge as u32, Ordering::Relaxed);
+    fn opened(&self, mobility: Mobility) -> Opened {
+        Opened(self.opened[mobility as usize].load(Ordering::Relaxed))
+    }
+
+    /// The giant frame of the last huge frame, which is free as a whole again since it was opened, while no other
+    /// one serves.
+    fn opened_again(&self, segment: &Segment<'_>, want: BlockRequest<'_>) -> Option<GiantIndex> {
+        let huge = self.get(want.mobility);
+        let giant = segment.giant_of_huge(huge);
+        let word = segment.giant(giant);
+        let is_again = word.is_split()
+            && self.opened(want.mobility).serves(word, want)
+            && segment.huge(huge).is_free_unknown();
+        is_again.then_some(giant)
+    }
+
+    fn set_opened(&self, mobility: Mobility, opened: Opened) {
+        Self::store(&self.opened[mobility as usize], opened.0);
+    }
+
+    fn store(hint: &AtomicU32, value: u32) {
+        if hint.load(Ordering::Relaxed) != value {
+            hint.store(value, Ordering::Relaxed);
         }
     }
 }
@@ -243,7 +296,7 @@ pub(crate) fn any_past_hint(
     pass: &mut Pass,
 ) -> Option<Frame> {
     pass.begin(segment);
-    let found = search(segment, want, hints.get(want.mobility), pass)?;
+    let found = search(segment, want, hints, pass)?;
     hints.set(want.mobility, segment.huge_of(found));
     Some(found)
 }
@@ -280,12 +333,19 @@ pub(crate) fn at_hint(
 fn search(
     segment: &Segment<'_>,
     want: BlockRequest<'_>,
-    from: HugeIndex,
+    hints: &Hints,
     pass: &mut Pass,
 ) -> Option<Frame> {
     let BlockRequest {
         order, mobility, ..
     } = want;
+    let from = hints.get(mobility);
+    if order < HUGE_ORDER
+        && let Some(giant) = hints.opened_again(segment, want)
+        && let Ok(found) = first_free_of(segment, giant, want, from)
+    {
+        return Some(found);
+    }
     let (mut open, mut whole) = (None, None);
     let mut has_any = false;
     // A giant frame all of which is of known content: for others, while there is another one.
@@ -323,7 +383,7 @@ fn search(
                     if skips {
                         skipped = skipped.or(Some(giant));
                     } else if word.free() > 0 {
-                        open = open.or(Some(giant));
+                        open = open.or(Some((giant, word)));
                     }
                     has_any |= word.free() > 0;
                     pass.other |= mobility
@@ -348,7 +408,10 @@ fn search(
     }
     // If other CPUs are faster, another pass follows.
     let found = match (open, whole) {
-        (Some(giant), _) => first_free_of(segment, giant, want, from),
+        (Some((giant, word)), _) => {
+            hints.set_opened(mobility, Opened::new(word, want));
+            first_free_of(segment, giant, want, from)
+        }
         (None, Some((giant, word))) => split(segment, giant, word, want),
         (None, None) => take_skipped(segment, skipped?, want, from),
     };
