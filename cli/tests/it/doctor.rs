@@ -58,6 +58,21 @@ fn boots(ms: &[u32]) -> String {
 }
 
 #[test]
+fn two_logs_of_unlike_kernels_or_machines_say_so() {
+    let log = |name: &str| {
+        let root = env!("CARGO_MANIFEST_DIR");
+        format!("{root}/../testdata/golden/logs/{name}.log")
+    };
+    let one = log("A_6.1_4G_n1_c1");
+    let (_, page, _) = told(&["doctor", &one, &log("A_6.12_4G_n2_c2")]);
+    let unlike = "kernels or machines differ: Linux 6.1.0-55-cloud-amd64 and Linux 6.12.117+deb12-cloud-amd64, \
+                  1 node and 2 nodes, 1 CPU and 2 CPUs";
+    assert!(page.contains(unlike), "{page}");
+    let (_, page, _) = told(&["doctor", &one, &one]);
+    assert!(!page.contains("differ:"), "{page}");
+}
+
+#[test]
 fn two_logs_are_a_verdict_in_one_command() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, ms: u32| {

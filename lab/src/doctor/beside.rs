@@ -139,6 +139,9 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
     slower.sort_by_key(|loss| (std::cmp::Reverse(loss.ns()), loss.name.clone()));
     let total_ns = whole.as_ref().map_or([None; 2], |whole| whole.ns.map(Some));
     let mut notes = Vec::new();
+    if let Some(unlike) = a.1.unlike(b.1) {
+        notes.push(format!("kernels or machines differ: {unlike}"));
+    }
     for diagnosis in [a.0, b.0].iter().filter(|diagnosis| diagnosis.boots > 1) {
         notes.push(format!(
             "{}: the first of {} boots counts",

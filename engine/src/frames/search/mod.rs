@@ -98,30 +98,27 @@ pub(crate) struct Hints {
     last: [AtomicU32; 2],
     /// The one that last served a request for zeros.
     zero: [AtomicU32; 2],
-    /// That `last` was opened because no huge frame that was split had a block: see [`Opened`].
-    opened: [AtomicU32; 2],
+    /// Why one of these was opened.
+    opened: AtomicU32,
 }
 
-/// Why a huge frame was opened: what its giant frame counted, and the order that none of those it counts as split had.
-/// While it counts the same, the huge frame, free as a whole again, is opened again without another search.
+/// Why a huge frame was opened: what its giant frame counted, and the order of which none that it counts as split had a
+/// block. While it counts the same, the huge frame, free as a whole again, is opened again without another search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Opened(u32);
 
 impl Opened {
-    const ORDER_BITS: u32 = 4;
-
-    /// Before the huge frame is opened, and likewise once it is free again.
-    fn counts(giant: Giant, mobility: Mobility) -> u32 {
-        (giant.partial(mobility) << 12 | giant.free()) << Self::ORDER_BITS
-    }
+    const ORDER: u32 = 0xf;
 
     fn new(giant: Giant, want: BlockRequest<'_>) -> Self {
-        Self(Self::counts(giant, want.mobility) | u32::from(want.order))
+        // Before the huge frame is opened, and likewise once it is free again.
+        let counts = giant.partial(want.mobility) << 12 | giant.free();
+        Self(counts << 8 | (want.mobility as u32) << 4 | u32::from(want.order))
     }
 
-    fn serves(self, giant: Giant, want: BlockRequest<'_>) -> bool {
-        let order = self.0 % (1 << Self::ORDER_BITS);
-        self.0 - order == Self::counts(giant, want.mobility) && order <= u32::from(want.order)
+    /// Whether it would be opened for the same reason now, for a block of the same order or a larger one.
+    fn serves(self, now: Self) -> bool {
+        self.0 & !Self::ORDER == now.0 & !Self::ORDER && self.0 & Self::ORDER <= now.0 & Self::ORDER
     }
 }
 
@@ -133,7 +130,7 @@ impl Hints {
         Self {
             last: at_both_ends(),
             zero: at_both_ends(),
-            opened: [AtomicU32::new(0), AtomicU32::new(0)],
+            opened: AtomicU32::new(0),
         }
     }
 
@@ -153,10 +150,6 @@ impl Hints {
         Self::store(&self.zero[mobility as usize], huge as u32);
     }
 
-    fn opened(&self, mobility: Mobility) -> Opened {
-        Opened(self.opened[mobility as usize].load(Ordering::Relaxed))
-    }
-
     /// The giant frame of the last huge frame, which is free as a whole again since it was opened, while no other
     /// one serves.
     fn opened_again(&self, segment: &Segment<'_>, want: BlockRequest<'_>) -> Option<GiantIndex> {
@@ -164,13 +157,13 @@ impl Hints {
         let giant = segment.giant_of_huge(huge);
         let word = segment.giant(giant);
         let is_again = word.is_split()
-            && self.opened(want.mobility).serves(word, want)
+            && Opened(self.opened.load(Ordering::Relaxed)).serves(Opened::new(word, want))
             && segment.huge(huge).is_free_unknown();
         is_again.then_some(giant)
     }
 
-    fn set_opened(&self, mobility: Mobility, opened: Opened) {
-        Self::store(&self.opened[mobility as usize], opened.0);
+    fn set_opened(&self, opened: Opened) {
+        Self::store(&self.opened, opened.0);
     }
 
     fn store(hint: &AtomicU32, value: u32) {
@@ -409,7 +402,7 @@ fn search(
     // If other CPUs are faster, another pass follows.
     let found = match (open, whole) {
         (Some((giant, word)), _) => {
-            hints.set_opened(mobility, Opened::new(word, want));
+            hints.set_opened(Opened::new(word, want));
             first_free_of(segment, giant, want, from)
         }
         (None, Some((giant, word))) => split(segment, giant, word, want),
