@@ -64,7 +64,7 @@ impl Server {
     /// A new connection: none is kept for a user that may do nothing here. Whose it is may have to be looked up
     /// first.
     fn welcome(&mut self, socket: OwnedFd) -> Standing {
-        let begin = processor_time();
+        let mut begin = processor_time();
         // A peer that cannot be named may do nothing.
         let Ok(credentials) = Credentials::of(&socket) else {
             self.closer.close(NOBODY, socket);
@@ -86,7 +86,16 @@ impl Server {
                 with_cgroup,
             };
             if let Some((of, socket)) = self.peers.look_up(user, unknown) {
+                // Another one's place may have been taken: what that one's end costs is on its account.
+                let before = processor_time();
                 self.is_one_too_many(of, socket);
+                if of != user {
+                    let spent = processor_time().saturating_sub(before);
+                    if !self.turns.spend(of, spent) {
+                        self.strangers.spend(spent, Instant::now());
+                    }
+                    begin += spent;
+                }
             }
             return self.charge_before_it_is_known(credentials.uid, user, begin);
         }

@@ -29,6 +29,10 @@ impl Pool {
                 is_alone: done.is_alone,
                 stray_bytes: self.stray_since(slab),
             },
+            Ticket::Unreserve(slab, lease) => {
+                self.unreserved(slab, lease);
+                return Vec::new();
+            }
             Ticket::ZeroInPlace(slab) => Event::Zeroed {
                 slab,
                 // No other process may have come to hold it meanwhile either.
@@ -51,9 +55,7 @@ impl Pool {
                 return Vec::new();
             }
         };
-        let outgoing = self.step(event);
-        self.stray_bytes = None;
-        outgoing
+        self.step(event)
     }
 
     fn filled(&mut self, slab: SlabId, result: io::Result<()>) -> Event {

@@ -77,10 +77,10 @@ pub(super) struct Pool {
     pub(super) under_way: BTreeMap<SlabId, UnderWay>,
     /// Of leases that are over, until their slabs are emptied.
     pub(super) tenures: BTreeMap<Serial, Arc<Tenure>>,
-    /// The slab that is being emptied to see what stays behind.
+    /// The slab that is to be emptied to see what stays behind.
+    to_measure: Option<SlabId>,
+    /// The one that is being emptied for that.
     measured: Option<Measured>,
-    /// What the mounts count as stray, while nothing else has been done since.
-    pub(super) stray_bytes: Option<u64>,
     /// Answers of leases that the service manager does not have yet.
     held: VecDeque<(notifier::Ticket, Outgoing)>,
     /// Connections at the last tick.
@@ -119,7 +119,7 @@ impl Pool {
             under_way: BTreeMap::new(),
             tenures: BTreeMap::new(),
             measured: None,
-            stray_bytes: None,
+            to_measure: None,
             held: VecDeque::new(),
             connections: 0,
         }
@@ -247,17 +247,12 @@ impl Pool {
                 is_measured,
             } => {
                 if is_measured {
-                    let seen = self.stray_bytes.take();
-                    let stray_bytes = seen.unwrap_or_else(|| self.files.stray_bytes());
-                    let journal = self.journal();
-                    let record = lease.and_then(|serial| journal.record(serial));
-                    self.measured = Some(Measured {
-                        slab,
-                        uid: record.map(|record| record.uid),
-                        stray_bytes,
-                    });
+                    self.measured = None;
+                    self.to_measure = Some(slab);
+                    self.cut_to_length(slab, Ticket::Unreserve(slab, lease));
+                } else {
+                    self.empty(slab, Ticket::Empty(slab), lease);
                 }
-                self.empty(slab, Ticket::Empty(slab), lease);
             }
             Action::EmptyAgain(slab) => {
                 self.empty(slab, Ticket::EmptyAgain(slab), None);
@@ -366,23 +361,39 @@ impl Pool {
         Ok((sent, ticket))
     }
 
+    /// Nothing is reserved behind the end of a slab: it is emptied now, and measured unless another one is meanwhile.
+    pub(super) fn unreserved(&mut self, slab: SlabId, lease: Option<Serial>) {
+        if self.to_measure.take_if(|next| *next == slab).is_some() {
+            let journal = self.journal();
+            let record = lease.and_then(|serial| journal.record(serial));
+            self.measured = Some(Measured {
+                slab,
+                uid: record.map(|record| record.uid),
+                stray_bytes: self.files.stray_bytes(),
+            });
+        }
+        self.empty(slab, Ticket::Empty(slab), lease);
+    }
+
     /// How much more the mounts count as stray than before this slab was emptied.
     pub(super) fn stray_since(&mut self, slab: SlabId) -> u64 {
         let measured = self.measured.take_if(|measured| measured.slab == slab);
         measured.map_or(0, |before| {
             let now = self.files.stray_bytes();
-            self.stray_bytes = Some(now);
             now.saturating_sub(before.stray_bytes)
         })
     }
 
     /// The user whose lease makes looking at what a worker did costly.
     pub(super) fn pays_for(&mut self, ticket: &Ticket) -> Option<u32> {
-        let Ticket::Empty(slab) = ticket else {
-            return None;
+        let uid = match ticket {
+            Ticket::Unreserve(_, lease) => self.journal().record((*lease)?)?.uid,
+            Ticket::Empty(slab) => {
+                let measured = self.measured.as_ref()?;
+                measured.uid.filter(|_| measured.slab == *slab)?
+            }
+            _ => return None,
         };
-        let measured = self.measured.as_ref()?;
-        let uid = measured.uid.filter(|_| measured.slab == *slab)?;
         Some(self.user_of(uid))
     }
 

@@ -11,6 +11,7 @@ use crate::fill::{Job, Refill, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial};
 use crate::protocol::PoolRow;
 use crate::store::Key;
+use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
@@ -131,6 +132,8 @@ impl Pool {
     pub(super) fn look_for_holes(&mut self) {
         let now = Instant::now();
         let mut too_long = Vec::new();
+        // Also what is reserved behind an end, which only the mount counts.
+        let may_reserve = self.files.stray_bytes() > 0;
         for (serial, lease) in self.machine.leases().iter() {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
@@ -142,7 +145,8 @@ impl Pool {
                 continue;
             };
             let bytes = slab.bytes();
-            if held_bytes > bytes || slab.length().is_ok_and(|length| length > bytes) {
+            let is_longer = || slab.length().is_ok_and(|length| length > bytes);
+            if may_reserve && !slab.is_memfd() || held_bytes > bytes || is_longer() {
                 too_long.push(serial);
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);
@@ -204,15 +208,23 @@ impl Pool {
     /// A client made its slab longer than what it was allocated: the rest goes back.
     fn shorten(&mut self, serial: Serial) {
         let lease = self.machine.leases().get(serial);
-        let Some(slab) = lease.and_then(|lease| self.files.get(lease.slab).ok()) else {
-            return;
+        let slab = lease.map(|lease| lease.slab);
+        if slab.is_some_and(|slab| self.cut_to_length(slab, Ticket::Shorten(serial))) {
+            self.refills.shortening.insert(serial);
+        }
+    }
+
+    /// Has what lies or is reserved behind a slab's end taken away; whether it is there.
+    pub(super) fn cut_to_length(&mut self, slab: SlabId, ticket: Ticket) -> bool {
+        let Ok(slab) = self.files.get(slab) else {
+            return false;
         };
         let work = Work::Shorten {
             bytes: slab.bytes(),
         };
-        let job = Job::new(Ticket::Shorten(serial), slab.file(), work);
+        let job = Job::new(ticket, slab.file(), work);
         self.workers.take_away(job);
-        self.refills.shortening.insert(serial);
+        true
     }
 
     /// A worker has put pages back.

@@ -28,6 +28,8 @@ pub(super) enum Ticket {
     Fill(Option<u32>, SlabId),
     /// A client waits.
     TopUp(SlabId),
+    /// A slab that is back loses what is reserved behind its end, before the mounts are measured.
+    Unreserve(SlabId, Option<Serial>),
     /// A slab that is back is being emptied.
     Empty(SlabId),
     /// A slab of a trusted client is being zeroed in place.

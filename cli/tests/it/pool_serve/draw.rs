@@ -3,7 +3,7 @@
 use super::kit::{
     Daemon, M, another_user, free_pages, huge_pages, is_root, mapped, take, take_soon, until,
 };
-use super::tenant::{Tenant, Way};
+use super::tenant::{Tenant, Way, reserve_behind};
 use firstlight_pool::client::Client;
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
@@ -139,7 +139,39 @@ fn a_refusal_for_quota_names_memory_that_a_revoked_client_goes_on_drawing() {
 }
 
 #[test]
+fn what_a_client_reserves_behind_its_slab_is_taken_away() {
+    let Some(_pages) = huge_pages(12) else { return };
+    let daemon = Daemon::start(
+        "fill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 2\nsource = \"mount\"\n",
+    );
+    daemon.until_clean(2);
+    let reserved = || {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("HugePages_Rsvd:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let mut pool = Client::connect(&daemon.socket()).unwrap();
+    let allocated = pool.take(take(4 * M)).unwrap();
+    daemon.until_clean(1);
+    let before = reserved();
+    reserve_behind(&allocated.memory);
+    assert_eq!(reserved(), before + 1);
+    until("it was taken away", || reserved() == before);
+}
+
+#[test]
 fn what_a_revoked_client_has_pinned_stays_charged_to_it() {
+    pin(Way::Pin);
+}
+
+#[test]
+fn what_a_client_reserves_hides_nothing_that_it_pins() {
+    pin(Way::PinAndReserve);
+}
+
+fn pin(way: Way) {
     let Some(_pages) = huge_pages(12) else { return };
     let daemon = Daemon::start(&format!(
         "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 2\nsource = \"mount\"\n\
@@ -148,7 +180,7 @@ fn what_a_revoked_client_has_pinned_stays_charged_to_it() {
     std::os::unix::fs::chown(daemon.path(), Some(STRANGER), None).unwrap();
     daemon.until_clean(2);
     let taken = |way| Tenant::start_as(&daemon.socket(), way, true, Some(STRANGER));
-    let pinned = taken(Way::Pin).expect("it may allocate once");
+    let pinned = taken(way).expect("it may allocate once");
     until("its lease has ended", || daemon.status().leases.is_empty());
     daemon.until_clean(2);
     // Two looks at what is kept later it still counts.

@@ -19,7 +19,7 @@ fn poison(source: &str, rounds: u32) {
     let mut kept: VecDeque<Tenant> = VecDeque::new();
     let mut poisoned = 0;
     for round in 0..rounds {
-        let way = Way::ALL[random.below(5)];
+        let way = Way::ALL[random.below(Way::ALL.len())];
         let context = format!("round {round}, {way:?}");
         daemon.until_clean(1);
         let tenant = Tenant::start(&daemon.socket(), way, random.below(2) == 0);
@@ -31,7 +31,7 @@ fn poison(source: &str, rounds: u32) {
         match way {
             // Dropped, it is killed.
             Way::Exit | Way::Killed => drop(tenant),
-            Way::Mapping | Way::Descriptor | Way::Pin => kept.extend(tenant),
+            Way::Mapping | Way::Descriptor | Way::Pin | Way::PinAndReserve => kept.extend(tenant),
         }
         if kept.len() > KEPT {
             kept.pop_front();

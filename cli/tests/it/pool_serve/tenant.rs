@@ -36,15 +36,18 @@ pub(crate) enum Way {
     Descriptor,
     /// It lets go of all but pages pinned for transfers, and transfers into them.
     Pin,
+    /// Likewise, after it has reserved as much behind its memory's end.
+    PinAndReserve,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Exit,
         Self::Killed,
         Self::Mapping,
         Self::Descriptor,
         Self::Pin,
+        Self::PinAndReserve,
     ];
 }
 
@@ -148,8 +151,11 @@ fn play() {
                 reuse(&kept);
             }
         }
-        Way::Pin => {
+        Way::Pin | Way::PinAndReserve => {
             drop(memory);
+            if way == Way::PinAndReserve {
+                reserve_behind(&allocated.memory);
+            }
             let mut pin = Pin::new(&allocated.memory);
             leave(pool, allocated, gives);
             println!("tenant: done");
@@ -184,6 +190,18 @@ fn reuse(kept: &OwnedFd) {
         && mapping.populate().is_ok()
     {
         mapping.write(0, &[PATTERN; 4096]);
+    }
+}
+
+/// Reserves a huge page behind the end of a file of a mount: for reading, so that the file becomes no longer.
+pub(crate) fn reserve_behind(memory: &OwnedFd) {
+    let bytes = usize::try_from(2 * M).unwrap();
+    let (access, shared) = (ProtFlags::READ, MapFlags::SHARED);
+    // SAFETY: a mapping at an address of the kernel's choice, of which nothing is read.
+    unsafe {
+        let at =
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, access, shared, memory, BYTES).unwrap();
+        rustix::mm::munmap(at, bytes).unwrap();
     }
 }
 
