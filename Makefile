@@ -52,19 +52,20 @@ build: setup ## start: the command alone, target/release/firstlight
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes some minutes" >&2
 	@# On a terminal cargo shows how far it is.
 	@if [ -t 2 ]; then cargo build --release -p firstlight-cli; else cargo build --release --quiet -p firstlight-cli; fi
+	@echo "firstlight: built, $${CARGO_TARGET_DIR:-target}/release/firstlight" >&2
 
 run: build ## start: firstlight demo: this machine's memory map, a machine beside a Linux, a slow boot; ARGS="--no-browser"
 	@scripts/setup.sh qemu && scripts/setup.sh target $(BARE) || true
 	@cargo run --release --quiet -p firstlight-cli -- demo $(ARGS)
 
-image: setup ## start: build the bare-metal image for all processors and its UEFI loader, docs/image.md
+image: setup ## start: build the bare-metal image for all processors and its UEFI loader, docs/image.md; ONLY=x86_64
 	@echo "firstlight: the first build takes some minutes" >&2
-	@for target in $(BARE) $(OTHERS); do \
+	@for target in $(filter $(ONLY)%,$(BARE) $(OTHERS)); do \
 	    scripts/setup.sh target $$target; \
 	    cargo build --release --quiet -p firstlight-image --target $$target; \
 	done
-	@scripts/setup.sh target $(UEFI)
-	@cargo build --release --quiet -p firstlight-image-uefi --target $(UEFI)
+	@$(if $(ONLY),,scripts/setup.sh target $(UEFI))
+	@$(if $(ONLY),,cargo build --release --quiet -p firstlight-image-uefi --target $(UEFI))
 
 stick: setup ## start: a USB stick that runs the image on a real machine, as the file target/stick.img, docs/stick.md; APPEND="words"
 	@scripts/setup.sh target $(BARE)

@@ -178,6 +178,13 @@ fn time_line(page: &mut Page, record: &Record) {
             page.line(line);
         }
     }
+    let all = milestones.entry_ns.zip(milestones.all_allocatable_ns);
+    if let Some((entry, all)) = all.filter(|_| record.clock == "instructions") {
+        let took = count(all.saturating_sub(entry));
+        page.line(format!(
+            "  {took} instructions from the kernel's entry to all memory allocatable"
+        ));
+    }
 }
 
 fn phases(page: &mut Page, record: &Record) {

@@ -25,10 +25,10 @@ use crate::node::{NodeId, ZoneKind};
 /// };
 /// assert_eq!(
 ///     now.to_string(),
-///     "4194304 KiB: 3147804 free (3 of 1 GiB, 1537 of 2 MiB, 1 partly), 256 in caches, 1046244 in use"
+///     "4194304 KiB: 3147804 KiB free (1537 times 2 MiB, 3 GiB of these whole; 1 split), 256 KiB in caches, 1046244 KiB in use"
 /// );
 /// now.zero = ContentStatistics { frames: 512, huges: 1, giants: 0 };
-/// assert!(now.to_string().ends_with("1046244 in use, of the free 2048 zero"));
+/// assert!(now.to_string().ends_with("1046244 KiB in use, of the free 2048 KiB zero"));
 /// ```
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,20 +40,20 @@ impl fmt::Display for Statistics {
         });
         write!(
             f,
-            "{} KiB: {} free ({} of 1 GiB, {} of 2 MiB, {} partly), {} in caches, {} in use",
+            "{} KiB: {} KiB free ({} times 2 MiB, {} GiB of these whole; {} split), {} KiB in caches, {} KiB in use",
             kib(self.managed_frames),
             kib(self.free_frames),
-            self.free_giants,
             self.free_huges,
+            self.free_giants,
             self.partial_huges,
             kib(self.cached_frames),
             kib(in_use),
         )?;
         if self.in_work_frames > 0 {
-            write!(f, ", {} in work", kib(self.in_work_frames))?;
+            write!(f, ", {} KiB in work", kib(self.in_work_frames))?;
         }
         if self.zero.frames > 0 {
-            write!(f, ", of the free {} zero", kib(self.zero.frames))?;
+            write!(f, ", of the free {} KiB zero", kib(self.zero.frames))?;
         }
         if self.reported.frames > 0 {
             write!(
