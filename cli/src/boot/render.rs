@@ -165,7 +165,7 @@ fn time_line(page: &mut Page, record: &Record) {
     let mut rows = Vec::new();
     for (ns, name) in &known {
         let gap = before.map_or(String::new(), |before| {
-            format!("{} after that", milliseconds(ns - before))
+            format!("{} later", milliseconds(ns - before))
         });
         rows.push(vec![milliseconds(*ns), (*name).to_owned(), gap]);
         before = Some(*ns);
