@@ -60,7 +60,7 @@ run: build ## start: firstlight demo: this machine's memory map, a machine besid
 
 image: setup ## start: build the bare-metal image for all processors and its UEFI loader, docs/image.md; ONLY=x86_64
 	@echo "firstlight: the first build takes some minutes" >&2
-	@for target in $(filter $(ONLY)%,$(BARE) $(OTHERS)); do \
+	@for target in $(or $(filter $(ONLY)%,$(BARE) $(OTHERS)),$(error ONLY=$(ONLY): expected x86_64, aarch64 or riscv64)); do \
 	    scripts/setup.sh target $$target; \
 	    cargo build --release --quiet -p firstlight-image --target $$target; \
 	done

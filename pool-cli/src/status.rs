@@ -239,6 +239,7 @@ fn refused(seen: &Counters) -> String {
         (misses.top_up, "not topped up in time"),
         (seen.denied, "over a quota or not allowed"),
         (misses.draining, "while draining"),
+        (seen.turned_away, "connections that were too many"),
     ];
     let causes = causes.iter().filter(|(requests, _)| *requests > 0);
     let causes: Vec<String> = causes

@@ -25,7 +25,7 @@ use crate::node::{NodeId, ZoneKind};
 /// };
 /// assert_eq!(
 ///     now.to_string(),
-///     "4194304 KiB: 3147804 KiB free (1537 times 2 MiB, 3 GiB of these whole; 1 split), 256 KiB in caches, 1046244 KiB in use"
+///     "4194304 KiB: 3147804 KiB free (1537 times 2 MiB, 3 GiB of these whole; 1 partly free), 256 KiB in caches, 1046244 KiB in use"
 /// );
 /// now.zero = ContentStatistics { frames: 512, huges: 1, giants: 0 };
 /// assert!(now.to_string().ends_with("1046244 KiB in use, of the free 2048 KiB zero"));
@@ -40,7 +40,7 @@ impl fmt::Display for Statistics {
         });
         write!(
             f,
-            "{} KiB: {} KiB free ({} times 2 MiB, {} GiB of these whole; {} split), {} KiB in caches, {} KiB in use",
+            "{} KiB: {} KiB free ({} times 2 MiB, {} GiB of these whole; {} partly free), {} KiB in caches, {} KiB in use",
             kib(self.managed_frames),
             kib(self.free_frames),
             self.free_huges,
@@ -58,7 +58,7 @@ impl fmt::Display for Statistics {
         if self.reported.frames > 0 {
             write!(
                 f,
-                ", of the free {} with the host",
+                ", of the free {} KiB with the host",
                 kib(self.reported.frames)
             )?;
         }

@@ -106,10 +106,10 @@ fn zeros_are_found_however_far_they_are() {
     assert_eq!(known(&frames)[0], 0);
 }
 
-/// From 48 MiB a CPU on it keeps a huge frame; below that each page breaks up one.
+/// From 64 MiB a CPU on it keeps a huge frame; below that each page breaks up one.
 #[test]
 fn zero_pages_are_cut_by_each_cpu_that_caches_huge_frames() {
-    for (bytes, expected) in [(48 * MIB, 3 * 512), (46 * MIB, 3)] {
+    for (bytes, expected) in [(64 * MIB, 3 * 512), (62 * MIB, 3)] {
         let frames = added(bytes).with_cpus(slots(1));
         for huge in 0..3 {
             let start = Frame::new((4 << 18) + huge * 512);

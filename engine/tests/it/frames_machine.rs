@@ -576,7 +576,7 @@ fn statistics_are_one_line() {
         "{line}"
     );
     assert!(
-        line.ends_with(&format!(", 0 in caches, {} in use", rest * 4)),
+        line.ends_with(&format!(", 0 KiB in caches, {} KiB in use", rest * 4)),
         "{line}"
     );
     let beside_others = Statistics {
@@ -587,10 +587,16 @@ fn statistics_are_one_line() {
         ..Statistics::default()
     };
     let line = beside_others.to_string();
-    assert!(line.ends_with("4 in caches, 0 in use, 4 in work"), "{line}");
+    assert!(
+        line.ends_with("4 KiB in caches, 0 KiB in use, 4 KiB in work"),
+        "{line}"
+    );
     let all = Statistics {
         managed_frames: u64::MAX,
         ..Statistics::default()
     };
-    assert!(all.to_string().ends_with(&format!("{} in use", u64::MAX)));
+    assert!(
+        all.to_string()
+            .ends_with(&format!("{} KiB in use", u64::MAX))
+    );
 }

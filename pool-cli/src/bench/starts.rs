@@ -183,7 +183,7 @@ fn cure(kind: io::ErrorKind, there: hugepages::Counts) -> String {
     let others = match used {
         0 => String::new(),
         used => format!(
-            "; {used} of these are in use already: `firstlight pool drain` gives a pool's back"
+            "; {used} such pages are in use already: `firstlight pool drain` gives a pool's back"
         ),
     };
     format!("{others}; smaller --sizes, or --page thp, need less")
@@ -205,7 +205,7 @@ mod tests {
             (
                 short,
                 there(4096, 0, 0),
-                "; 4096 of these are in use already: `firstlight pool drain` gives a pool's back; \
+                "; 4096 such pages are in use already: `firstlight pool drain` gives a pool's back; \
                  smaller --sizes, or --page thp, need less",
             ),
             (
@@ -221,6 +221,6 @@ mod tests {
         ] {
             assert_eq!(cure(kind, there), expected);
         }
-        assert!(cure(short, there(9, 4, 2)).starts_with("; 7 of these"));
+        assert!(cure(short, there(9, 4, 2)).starts_with("; 7 such pages"));
     }
 }

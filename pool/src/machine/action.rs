@@ -73,6 +73,8 @@ pub enum Event {
         /// Why not.
         error: Option<String>,
     },
+    /// The mounts are measured now, and the slab's pages taken away after that.
+    Measured(SlabId),
     /// A slab's pages were taken away.
     Emptied {
         /// Which.

@@ -121,6 +121,12 @@ impl Machine {
         }
     }
 
+    /// Bytes that revoked clients have pinned.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        self.returns.pinned_bytes()
+    }
+
     /// What is to be done about something that happened.
     pub fn step(&mut self, now: Now, event: Event) -> Vec<Action> {
         let core = &mut self.core;
@@ -153,6 +159,7 @@ impl Machine {
                 is_memfd,
                 error,
             } => self.filled(now, slab, is_memfd, error),
+            Event::Measured(slab) => self.returns.is_measured(slab),
             Event::Emptied {
                 slab,
                 is_alone,

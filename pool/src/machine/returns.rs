@@ -178,6 +178,14 @@ impl Returns {
         }
     }
 
+    /// The mounts are measured for the slab that is emptied: what revoked slabs account for is of the same moment.
+    pub(super) fn is_measured(&mut self, slab: SlabId) {
+        let pinned_bytes = self.pinned_bytes();
+        if let Some(measured) = self.measured.as_mut().filter(|one| one.slab == slab) {
+            measured.pinned_bytes = pinned_bytes;
+        }
+    }
+
     /// A slab's pages were taken away; `stray_bytes` stayed behind if that was measured.
     pub(super) fn emptied(
         &mut self,

@@ -352,7 +352,10 @@ impl Takes {
             let text = "the daemon has just been started and zeroes its first memory";
             (RefusalCode::Busy, text.into())
         } else {
-            if core.slabs.has_class_for(&want) {
+            // One that is topped up is of a smaller class, of which more than half is there.
+            let largest = core.slabs.largest_for(&want).unwrap_or(0);
+            let may_grow = take.max_topup_ms > 0 && largest.saturating_mul(2) > take.bytes;
+            if may_grow || core.slabs.has_class_for(&want) {
                 core.counters.misses.empty += 1;
                 (RefusalCode::Empty, nothing_for(core, take))
             } else {

@@ -29,10 +29,7 @@ impl Pool {
                 is_alone: done.is_alone,
                 stray_bytes: self.stray_since(slab),
             },
-            Ticket::Unreserve(slab, lease) => {
-                self.unreserved(slab, lease);
-                return Vec::new();
-            }
+            Ticket::Unreserve(slab, lease) => return self.unreserved(slab, lease),
             Ticket::ZeroInPlace(slab) => Event::Zeroed {
                 slab,
                 // No other process may have come to hold it meanwhile either.

@@ -361,8 +361,10 @@ impl Pool {
         Ok((sent, ticket))
     }
 
-    /// Nothing is reserved behind the end of a slab: it is emptied now, and measured unless another one is meanwhile.
-    pub(super) fn unreserved(&mut self, slab: SlabId, lease: Option<Serial>) {
+    /// What was reserved behind the end of a slab was taken away: it is emptied now, and measured unless another one is
+    /// meanwhile.
+    pub(super) fn unreserved(&mut self, slab: SlabId, lease: Option<Serial>) -> Vec<Outgoing> {
+        let mut outgoing = Vec::new();
         if self.to_measure.take_if(|next| *next == slab).is_some() {
             let journal = self.journal();
             let record = lease.and_then(|serial| journal.record(serial));
@@ -371,8 +373,10 @@ impl Pool {
                 uid: record.map(|record| record.uid),
                 stray_bytes: self.files.stray_bytes(),
             });
+            outgoing = self.step(Event::Measured(slab));
         }
         self.empty(slab, Ticket::Empty(slab), lease);
+        outgoing
     }
 
     /// How much more the mounts count as stray than before this slab was emptied.

@@ -9,6 +9,7 @@ use super::pool::Pool;
 use super::workers::Ticket;
 use crate::fill::{Job, Refill, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial};
+use crate::protocol::PageSize;
 use crate::protocol::PoolRow;
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -111,6 +112,11 @@ impl Refills {
         }
     }
 
+    /// Whether pages are being put back.
+    fn is_under_way(&self) -> bool {
+        self.leases.values().any(|lease| lease.under_way)
+    }
+
     /// The next lease on `node` that something is due for, after the one that
     /// had its turn last.
     fn next(&self, node: Option<u32>, now: Instant) -> Option<(Serial, Due)> {
@@ -132,8 +138,9 @@ impl Pool {
     pub(super) fn look_for_holes(&mut self) {
         let now = Instant::now();
         let mut too_long = Vec::new();
-        // Also what is reserved behind an end, which only the mount counts.
-        let may_reserve = self.files.stray_bytes() > 0;
+        // Also what is reserved behind an end, which only the mount counts, as it does what is being filled.
+        let is_filling = !self.under_way.is_empty() || self.refills.is_under_way();
+        let may_reserve = !is_filling && self.files.stray_bytes() > self.machine.pinned_bytes();
         for (serial, lease) in self.machine.leases().iter() {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
@@ -146,7 +153,8 @@ impl Pool {
             };
             let bytes = slab.bytes();
             let is_longer = || slab.length().is_ok_and(|length| length > bytes);
-            if may_reserve && !slab.is_memfd() || held_bytes > bytes || is_longer() {
+            let is_huge = refilled.key.page != PageSize::Transparent && !slab.is_memfd();
+            if may_reserve && is_huge || held_bytes > bytes || is_longer() {
                 too_long.push(serial);
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);

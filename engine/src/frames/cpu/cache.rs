@@ -375,9 +375,9 @@ impl Lists {
 
     // ---- The zero block ---------------------------------------------------------
 
-    /// Whether there is memory enough to cache huge frames, and so to cut zero pages from one.
+    /// Whether there is memory enough to cut zero pages from a huge frame: 64 MiB, as for a list of the order below.
     pub(super) fn keeps_huge(&self) -> bool {
-        self.limits[HUGE] > 0
+        self.limits[HUGE - 1] > 0
     }
 
     /// Zero pages are cut from `huge` from now on, which holds zeros, or comes back so.

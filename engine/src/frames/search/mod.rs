@@ -103,7 +103,8 @@ pub(crate) struct Hints {
 }
 
 /// Why a huge frame was opened: what its giant frame counted, and the order of which none that it counts as split had a
-/// block. While it counts the same, the huge frame, free as a whole again, is opened again without another search.
+/// block. While it counts the same, the huge frame, free as a whole again, is opened again without another search; also
+/// where one that is split has room meanwhile, which no count of the giant frame shows: once, since they then differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Opened(u32);
 
@@ -150,8 +151,8 @@ impl Hints {
         Self::store(&self.zero[mobility as usize], huge as u32);
     }
 
-    /// The giant frame of the last huge frame, which is free as a whole again since it was opened, while no other
-    /// one serves.
+    /// The giant frame of the last huge frame, which is free as a whole again since it was opened, while counts say that
+    /// no other one serves.
     fn opened_again(&self, segment: &Segment<'_>, want: BlockRequest<'_>) -> Option<GiantIndex> {
         let huge = self.get(want.mobility);
         let giant = segment.giant_of_huge(huge);

@@ -141,8 +141,12 @@ impl Life {
             Action::Empty {
                 slab, is_measured, ..
             } => {
-                let before = is_measured.then(|| self.world.stray_bytes());
-                self.begin(slab, Task::Empty(before));
+                let task = if is_measured {
+                    Task::Unreserve
+                } else {
+                    Task::Empty(None)
+                };
+                self.begin(slab, task);
             }
             Action::ZeroInPlace { slab, .. } => self.begin(slab, Task::Zero),
             Action::EmptyAgain(slab) => self.begin(slab, Task::EmptyAgain),
@@ -322,6 +326,10 @@ impl Life {
         self.jobs.remove(at);
         let event = match job.task {
             Task::Fill | Task::TopUp(..) => return self.is_filled(job),
+            Task::Unreserve => {
+                self.begin(slab, Task::Empty(Some(self.world.stray_bytes())));
+                Event::Measured(slab)
+            }
             Task::Empty(before) => {
                 self.world.empty(id);
                 let stray = self.world.stray_bytes();

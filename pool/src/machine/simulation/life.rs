@@ -112,6 +112,7 @@ pub(super) struct Pending {
 pub(super) enum Task {
     Fill,
     TopUp(ConnectionId, Instant),
+    Unreserve,
     Empty(Option<u64>),
     Zero,
     EmptyAgain,
