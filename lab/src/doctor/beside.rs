@@ -14,7 +14,7 @@ use super::Diagnosis;
 use crate::compare::{Kind, Unlike, compare, gaps_before};
 use crate::log::{End, Line, alike, clock_start, disorder};
 use crate::record::From;
-use crate::run::Run;
+use crate::run::{Run, unlike};
 
 /// A smaller part of the whole boot may be noise where there is one boot of each.
 const EFFECT: f64 = 0.05;
@@ -139,7 +139,7 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
     slower.sort_by_key(|loss| (std::cmp::Reverse(loss.ns()), loss.name.clone()));
     let total_ns = whole.as_ref().map_or([None; 2], |whole| whole.ns.map(Some));
     let mut notes = Vec::new();
-    if let Some(unlike) = a.1.unlike(b.1) {
+    if let Some(unlike) = unlike([a.1, b.1]) {
         notes.push(format!("kernels or machines differ: {unlike}"));
     }
     for diagnosis in [a.0, b.0].iter().filter(|diagnosis| diagnosis.boots > 1) {

@@ -16,7 +16,6 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use firstlight_figures::text::plural;
 use firstlight_wire::phase::FIRMWARE;
 
 use crate::boot_log;
@@ -26,6 +25,7 @@ use crate::record::{
     self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, Step, Swept, TimeBase,
     Word,
 };
+pub(crate) use setup::unlike;
 pub use setup::{Machine, Setup, memory};
 
 /// What is read of a run record.
@@ -367,26 +367,6 @@ impl Run {
 
     pub(crate) fn is_linux(&self) -> bool {
         self.source.kind == "linux"
-    }
-
-    /// In what kernel and machine differ from another one's, where both are known.
-    pub(crate) fn unlike(&self, other: &Self) -> Option<String> {
-        let sides = [self, other];
-        let size = |of: fn(&Size) -> Option<u64>, text: fn(u64) -> String| {
-            sides.map(|run| of(&run.machine).map(text))
-        };
-        let all = [
-            sides.map(|run| run.release().map(|release| format!("Linux {release}"))),
-            size(|size| size.memory_bytes, setup::memory),
-            size(|size| size.nodes, |nodes| plural(nodes, "node")),
-            size(|size| size.cpus, |cpus| plural(cpus, "CPU")),
-        ];
-        let unlike = all.into_iter().filter_map(|[a, b]| {
-            let (a, b) = (a?, b?);
-            (a != b).then(|| format!("{a} and {b}"))
-        });
-        let unlike: Vec<String> = unlike.collect();
-        (!unlike.is_empty()).then(|| unlike.join(", "))
     }
 
     /// What the kernel calls itself.

@@ -136,6 +136,23 @@ impl Setup {
     }
 }
 
+/// In what kernels and machines of two runs differ, where both are known.
+pub(crate) fn unlike(sides: [&Run; 2]) -> Option<String> {
+    let machines = sides.map(|run| &run.machine);
+    let all = [
+        sides.map(|run| run.release().map(|release| format!("Linux {release}"))),
+        machines.map(|machine| machine.memory_bytes.map(memory)),
+        machines.map(|machine| machine.nodes.map(|nodes| plural(nodes, "node"))),
+        machines.map(|machine| machine.cpus.map(|cpus| plural(cpus, "CPU"))),
+    ];
+    let unlike = all.into_iter().filter_map(|[a, b]| {
+        let (a, b) = (a?, b?);
+        (a != b).then(|| format!("{a} and {b}"))
+    });
+    let unlike: Vec<String> = unlike.collect();
+    (!unlike.is_empty()).then(|| unlike.join(", "))
+}
+
 impl Machine {
     /// In words: `16 GiB, 1 node, 2 CPUs, emulated`.
     #[must_use]
