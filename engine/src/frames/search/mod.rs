@@ -98,8 +98,8 @@ pub(crate) struct Hints {
     last: [AtomicU32; 2],
     /// The one that last served a request for zeros.
     zero: [AtomicU32; 2],
-    /// Why one of these was opened.
-    opened: AtomicU32,
+    /// Why one of these was opened. The model checker does not weave it: it chooses among what is free.
+    opened: core::sync::atomic::AtomicU32,
 }
 
 /// Why a huge frame was opened: what its giant frame counted, and the order of which none that it counts as split had a
@@ -131,7 +131,7 @@ impl Hints {
         Self {
             last: at_both_ends(),
             zero: at_both_ends(),
-            opened: AtomicU32::new(0),
+            opened: core::sync::atomic::AtomicU32::new(0),
         }
     }
 
@@ -164,7 +164,9 @@ impl Hints {
     }
 
     fn set_opened(&self, opened: Opened) {
-        Self::store(&self.opened, opened.0);
+        if self.opened.load(Ordering::Relaxed) != opened.0 {
+            self.opened.store(opened.0, Ordering::Relaxed);
+        }
     }
 
     fn store(hint: &AtomicU32, value: u32) {
