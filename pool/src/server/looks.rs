@@ -111,9 +111,8 @@ impl Pool {
 
     /// What is seen of the machine now, and was of revoked slabs.
     pub(super) fn see(&mut self, revoked: Vec<Reach>) -> Seen {
-        let stray_bytes = self.files.stray_bytes();
         Seen {
-            stray_bytes,
+            stray_bytes: self.files.stray_bytes(),
             is_paused: self.workers.is_paused(),
             revoked,
         }

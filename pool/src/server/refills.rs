@@ -134,13 +134,13 @@ impl Refills {
 }
 
 impl Pool {
-    /// Asks each allocated slab how much of it is missing, or too much.
-    pub(super) fn look_for_holes(&mut self) {
+    /// Asks each allocated slab how much of it is missing, or too much; `stray_bytes` are in the mounts and in no file.
+    pub(super) fn look_for_holes(&mut self, stray_bytes: u64) {
         let now = Instant::now();
         let mut too_long = Vec::new();
         // Also what is reserved behind an end, which only the mount counts, as it does what is being filled.
         let is_filling = !self.under_way.is_empty() || self.refills.is_under_way();
-        let may_reserve = !is_filling && self.files.stray_bytes() > self.machine.pinned_bytes();
+        let may_reserve = !is_filling && stray_bytes > self.machine.pinned_bytes();
         for (serial, lease) in self.machine.leases().iter() {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
