@@ -121,12 +121,6 @@ impl Machine {
         }
     }
 
-    /// Bytes that revoked clients have pinned.
-    #[must_use]
-    pub fn pinned_bytes(&self) -> u64 {
-        self.returns.pinned_bytes()
-    }
-
     /// What is to be done about something that happened.
     pub fn step(&mut self, now: Now, event: Event) -> Vec<Action> {
         let core = &mut self.core;

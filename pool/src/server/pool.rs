@@ -434,10 +434,9 @@ impl Pool {
         let mut outgoing = self.look_for_pipes();
         let revoked = self.looks.seen();
         let seen = self.see(revoked);
-        let stray_bytes = seen.stray_bytes;
         outgoing.extend(self.step(Event::Tick(seen)));
         self.look();
-        self.look_for_holes(stray_bytes);
+        self.look_for_holes();
         self.begin_refills();
         outgoing
     }

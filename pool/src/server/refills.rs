@@ -9,7 +9,6 @@ use super::pool::Pool;
 use super::workers::Ticket;
 use crate::fill::{Job, Refill, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial};
-use crate::protocol::PageSize;
 use crate::protocol::PoolRow;
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -112,11 +111,6 @@ impl Refills {
         }
     }
 
-    /// Whether pages are being put back.
-    fn is_under_way(&self) -> bool {
-        self.leases.values().any(|lease| lease.under_way)
-    }
-
     /// The next lease on `node` that something is due for, after the one that
     /// had its turn last.
     fn next(&self, node: Option<u32>, now: Instant) -> Option<(Serial, Due)> {
@@ -134,13 +128,11 @@ impl Refills {
 }
 
 impl Pool {
-    /// Asks each allocated slab how much of it is missing, or too much; `stray_bytes` are in the mounts and in no file.
-    pub(super) fn look_for_holes(&mut self, stray_bytes: u64) {
+    /// Asks each allocated slab how much of it is missing, or too much. What is reserved behind its end is not seen: a
+    /// private mapping reserves as much where nothing can take it away.
+    pub(super) fn look_for_holes(&mut self) {
         let now = Instant::now();
         let mut too_long = Vec::new();
-        // Also what is reserved behind an end, which only the mount counts, as it does what is being filled.
-        let is_filling = !self.under_way.is_empty() || self.refills.is_under_way();
-        let may_reserve = !is_filling && stray_bytes > self.machine.pinned_bytes();
         for (serial, lease) in self.machine.leases().iter() {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
@@ -153,8 +145,7 @@ impl Pool {
             };
             let bytes = slab.bytes();
             let is_longer = || slab.length().is_ok_and(|length| length > bytes);
-            let is_huge = refilled.key.page != PageSize::Transparent && !slab.is_memfd();
-            if may_reserve && is_huge || held_bytes > bytes || is_longer() {
+            if held_bytes > bytes || is_longer() {
                 too_long.push(serial);
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);

@@ -3,7 +3,7 @@
 use super::kit::{
     Daemon, M, another_user, free_pages, huge_pages, is_root, mapped, take, take_soon, until,
 };
-use super::tenant::{Tenant, Way, reserve_behind};
+use super::tenant::{Tenant, Way};
 use firstlight_pool::client::Client;
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
@@ -136,29 +136,6 @@ fn a_refusal_for_quota_names_memory_that_a_revoked_client_goes_on_drawing() {
     }
     drop(allocated);
     until("it may allocate again", || pool.take(take(4 * M)).is_ok());
-}
-
-#[test]
-fn what_a_client_reserves_behind_its_slab_is_taken_away() {
-    let Some(_pages) = huge_pages(12) else { return };
-    let daemon = Daemon::start(
-        "fill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 2\nsource = \"mount\"\n",
-    );
-    daemon.until_clean(2);
-    let reserved = || {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("HugePages_Rsvd:"));
-        line.unwrap().trim().parse::<u64>().unwrap()
-    };
-    let mut pool = Client::connect(&daemon.socket()).unwrap();
-    let allocated = pool.take(take(4 * M)).unwrap();
-    daemon.until_clean(1);
-    let before = reserved();
-    reserve_behind(&allocated.memory);
-    assert_eq!(reserved(), before + 1);
-    until("it was taken away", || reserved() == before);
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn reuse(kept: &OwnedFd) {
 }
 
 /// Reserves a huge page behind the end of a file of a mount: for reading, so that the file becomes no longer.
-pub(crate) fn reserve_behind(memory: &OwnedFd) {
+fn reserve_behind(memory: &OwnedFd) {
     let bytes = usize::try_from(2 * M).unwrap();
     let (access, shared) = (ProtFlags::READ, MapFlags::SHARED);
     // SAFETY: a mapping at an address of the kernel's choice, of which nothing is read.
