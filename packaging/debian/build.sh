@@ -84,20 +84,24 @@ ln "$pool/usr/bin/firstlight-pool" "$pool/usr/bin/firstlight-qemu-system-x86_64"
 # The package has the group of the exporter's unit, so that both meet as they are installed.
 observers='observers = "firstlight-observers"'
 grep -q "^# $observers\$" pool/example.toml
-sed "s/^# $observers\$/$observers/" pool/example.toml >"$work/pool.toml"
-install -Dm644 "$work/pool.toml" "$pool/etc/firstlight/pool.toml"
-install -Dm644 pool/client.toml "$pool/etc/firstlight/client.toml"
+# One command name in all of it: `firstlight pool` is what a checkout has.
+mkdir "$work/text"
+cp docs/pool*.md CHANGELOG.md pool/client.toml "$work/text"
+sed "s/^# $observers\$/$observers/" pool/example.toml >"$work/text/pool.toml"
+sed -i -z -E 's/firstlight([ \n])pool ([a-z])/firstlight-pool\1\2/g; s/firstlight bench([ \n])pool/firstlight-pool\1bench/g' "$work"/text/*
+install -Dm644 -t "$pool/etc/firstlight" "$work"/text/{pool,client}.toml
+install -Dm644 packaging/systemd/firstlight-pool.sysctl "$pool/etc/sysctl.d/firstlight-pool.conf"
 install -Dm644 packaging/apparmor/firstlight-pool "$pool/etc/apparmor.d/abstractions/firstlight-pool"
 install -Dm644 -t "$pool/lib/systemd/system" packaging/systemd/firstlight-pool{,-export}.service packaging/systemd/firstlight-pool.socket
 install -Dm644 packaging/systemd/firstlight-pool.sysusers "$pool/usr/lib/sysusers.d/firstlight-pool.conf"
-install -Dm644 -t "$pool/usr/share/doc/firstlight-pool" docs/pool*.md CHANGELOG.md
+install -Dm644 -t "$pool/usr/share/doc/firstlight-pool" "$work"/text/*.md
 install -Dm644 LICENSE-MIT "$pool/usr/share/doc/firstlight-pool/copyright"
 install -Dm644 -t "$pool/usr/share/firstlight-pool" packaging/prometheus/firstlight-pool.{rules.yml,grafana.json}
 manual firstlight-pool "$pool"
 gzip -9n "$work"/manual-firstlight-pool/man5/*
 install -Dm644 -t "$pool/usr/share/man/man5" "$work"/manual-firstlight-pool/man5/*
 mkdir -p "$pool/DEBIAN"
-printf '%s\n' /etc/firstlight/{pool,client}.toml /etc/apparmor.d/abstractions/firstlight-pool >"$pool/DEBIAN/conffiles"
+printf '%s\n' /etc/firstlight/{pool,client}.toml /etc/sysctl.d/firstlight-pool.conf /etc/apparmor.d/abstractions/firstlight-pool >"$pool/DEBIAN/conffiles"
 install -m644 packaging/debian/firstlight-pool/triggers "$pool/DEBIAN/triggers"
 install -m755 -t "$pool/DEBIAN" packaging/debian/firstlight-pool/{postinst,prerm,postrm}
 package firstlight-pool "Suggests: qemu-system-x86

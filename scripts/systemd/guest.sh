@@ -1,6 +1,7 @@
 #!/bin/bash
-# Runs as root in the Debian that run.sh boots: the package from install to purge. Each step is
-# a function; the first that fails ends the run, with the journal. 64 huge pages are set aside.
+# Runs as root in the Debian that run.sh boots: the package from install to purge, once by the
+# operator's page, once in all detail. Each step is a function; the first that fails ends the run,
+# with the journal.
 set -eEuo pipefail
 
 step=begin
@@ -11,6 +12,7 @@ failed() {
     dmesg | grep 'apparmor="DENIED"' | tail -5 | sed 's/^/   /' || true
     systemctl --no-pager status firstlight-pool.service firstlight-pool.socket | sed 's/^/   /' || true
     firstlight-pool status | sed 's/^/   /' || true
+    sed "s/^/   said: /" /run/said || true
     grep Huge /proc/meminfo | sed 's/^/   /'
 }
 trap 'failed $LINENO' ERR
@@ -65,6 +67,68 @@ page = "2M"
 size = "32M"
 slabs = $1
 CONFIG
+}
+
+# The commands of docs/pool-operator.md as they stand there, from install to nothing, and what
+# each step of it has brought.
+blocks=0
+page() {
+    blocks=$((blocks + 1))
+    [ "$blocks" = "$1" ]
+    commands operator "$1"
+}
+# commands PAGE N: runs its N-th block.
+commands() { (cd "/page/$1" && bash -eu -o pipefail -v "$2") >/run/said 2>&1; }
+domain() { [ "$(virsh domstate demo | head -1)" = "$1" ]; }
+on_the_pool() { firstlight-pool libvirt status demo | grep -q "runs on $1 of the pool"; }
+warned() { firstlight-pool check --config /etc/firstlight/pool.toml | grep 'after a reboot'; }
+walked_as_the_page_says() {
+    local daemon guest
+    virsh define /dev/stdin >/dev/null <<DOMAIN
+<domain type='qemu'><name>demo</name><memory unit='GiB'>1</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+<devices><emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/></devices></domain>
+DOMAIN
+    page 1
+    state service inactive
+    state socket inactive
+    grep -qv '^#' /etc/sysctl.d/firstlight-pool.conf && return 1
+    warned >/dev/null
+    page 2
+    free_pages 1024
+    page 3
+    page 4
+    grep -q '1 pool, 2 slabs of 2 GiB in all' /run/said
+    warned && return 1
+    page 5
+    until_so clean 2
+    page 6
+    domain running
+    grep -q 'runs on 1 GiB of the pool' /run/said
+    sed 's/^/   /' /run/said
+    page 7
+    grep -q '^firstlight_pool_up 1$' /run/said
+    daemon=$(pid)
+    guest=$(cat /run/libvirt/qemu/demo.pid)
+    page 8
+    [ "$(pid)" != "$daemon" ]
+    [ "$(cat /run/libvirt/qemu/demo.pid)" = "$guest" ]
+    grep -q 'runs on 1 GiB of the pool' /run/said
+    until_so clean 1
+    has '.counters.zeroed_bytes' 0
+    page 9
+    [ ! -e "/page/operator/$((blocks + 1))" ]
+    free_pages 0
+    [ ! -e /etc/sysctl.d/firstlight-pool.conf ]
+    nothing_is_left
+    # The domain starts as it did before.
+    virsh start demo >/dev/null
+    domain running
+    virsh destroy demo >/dev/null
+    virsh undefine demo >/dev/null
+    mv /usr/bin/qemu-system-x86_64 /usr/bin/other-qemu
+    echo 64 >/proc/sys/vm/nr_hugepages
+    free_pages 64
 }
 
 # Over the package of before, when one had the pool and the rest.
@@ -168,11 +232,11 @@ shows() {
 upgraded_with_a_lease_while_a_slab_is_half_filled() {
     local before
     before=$(pid)
-    config 2 1M
+    config 2 256K
     systemctl reload firstlight-pool.service
     machine second
     end_machine second
-    # The slab that came back is emptied; another takes 32 s to fill.
+    # The slab that came back is emptied; another takes two minutes to fill.
     until_so has '.pools[0].filling_slabs' 1
     allocated 1
     dpkg -i /packages/new.deb >/dev/null
@@ -282,6 +346,30 @@ PROFILE
         done
     done
     rm /usr/bin/qemu-system-x86_64
+    machine first
+}
+
+# QEMU diverted, as docs/pool-doors.md has it for OpenStack: a domain that names no emulator, and is gone when it ends.
+diverted() {
+    end_machine first
+    until_so clean 2
+    mv /usr/bin/other-qemu /usr/bin/qemu-system-x86_64
+    commands doors 1
+    virsh create /dev/stdin >/dev/null <<DOMAIN
+<domain type='qemu'><name>nova</name><memory unit='MiB'>32</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+<devices><controller type='usb' model='none'/></devices></domain>
+DOMAIN
+    [ "$(virsh domstate nova | head -1)" = running ]
+    allocated 1
+    [ "$(readlink "/proc/$(cat /run/libvirt/qemu/nova.pid)/exe")" = /usr/libexec/qemu-system-x86_64 ]
+    virsh dumpxml nova | grep -q '<emulator>/usr/bin/qemu-system-x86_64</emulator>'
+    virsh destroy nova >/dev/null
+    until_so clean 2
+    commands doors 2
+    /usr/bin/qemu-system-x86_64 --version >/dev/null
+    [ ! -e /usr/libexec/qemu-system-x86_64 ]
+    mv /usr/bin/qemu-system-x86_64 /usr/bin/other-qemu
     machine first
 }
 
@@ -422,17 +510,20 @@ removed_and_purged() {
     end_machine first
     until_so free_pages 64
     dpkg --purge firstlight-pool
-    [ ! -e /etc/firstlight ]
     [ "$(cat "$profile")" = '# mine' ]
+    nothing_is_left
+}
+nothing_is_left() {
+    [ ! -e /etc/firstlight ]
     [ ! -e /run/firstlight ]
     [ ! -e /etc/systemd/system/sockets.target.wants/firstlight-pool.socket ]
     [ -z "$(systemctl list-units --all --plain --no-legend 'firstlight*')" ]
-    ! grep -q 'hugetlbfs.*firstlight' /proc/mounts
+    ! grep -q 'hugetlbfs.*firstlight' /proc/mounts || return 1
 }
 
 groupadd --system kvm 2>/dev/null || true
-for step in installed activated_by_the_first_client restarted_with_a_lease killed_with_a_lease \
-    reloaded exported upgraded_with_a_lease_while_a_slab_is_half_filled installed_again_with_a_wrong_configuration watched stopped confined_by_apparmor drained \
+for step in walked_as_the_page_says installed activated_by_the_first_client restarted_with_a_lease killed_with_a_lease \
+    reloaded exported upgraded_with_a_lease_while_a_slab_is_half_filled installed_again_with_a_wrong_configuration watched stopped confined_by_apparmor diverted drained \
     wrongly_configured failing spread_over_nodes filled_beside_a_throttled_cgroup filled_on_busy_cpus removed_and_purged; do
     begin=$SECONDS
     $step

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The package under a real systemd: a small Debian boots in an emulated machine, installs it,
-# upgrades it and purges it (guest.sh says what is looked at on the way).
+# upgrades it and purges it: by the commands of docs/pool-operator.md, then step by step, with
+# those of docs/pool-doors.md for OpenStack on the way (guest.sh says what is looked at).
 #
 #   scripts/systemd/run.sh [FOLDER]    FOLDER has the programs; built where left out
 #
@@ -16,7 +17,7 @@ mkdir -p "$folder"
 # Root in the archive, not on this machine: the tree is unpacked by the user that runs this.
 if [ "$0" -nt "$folder/root.tar" ] || [ -n "${FRESH:-}" ]; then
     echo "firstlight: a Debian with systemd, by mmdebstrap (a minute)" >&2
-    mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,jq,apparmor \
+    mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,jq,apparmor,curl,qemu-system-x86,libvirt-daemon-system,libvirt-clients \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/zoneinfo/*' \
         bookworm "$folder/new.tar" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >&2
@@ -43,6 +44,18 @@ dpkg-deb -R "$package" "$work/newer"
 sed -i 's/^Version: .*/&+later/' "$work/newer/DEBIAN/control"
 dpkg-deb --root-owner-group -b "$work/newer" "$work/root/packages/new.deb" >/dev/null
 
+# The commands of two pages, a file for each block; where the operator's are run, both packages lie.
+for page in operator doors; do
+    mkdir -p "$work/root/page/$page"
+    awk -v into="$work/root/page/$page" '/^```sh$/ { file = into "/" ++blocks; next } /^```$/ { file = "" }
+        file { print >file }' "docs/pool-$page.md"
+done
+mkdir "$work/root/page/operator/newer"
+cp "$package" "$work/root/page/operator/"
+cp "$work/root/packages/new.deb" "$work/root/page/operator/newer/$(basename "$package")"
+# On a terminal apt asks whether it may.
+echo 'APT::Get::Assume-Yes "true";' >"$work/root/etc/apt/apt.conf.d/yes"
+
 install -m755 scripts/systemd/guest.sh "$work/root/usr/local/sbin/guest"
 cat >"$work/root/etc/systemd/system/guest.service" <<UNIT
 [Unit]
@@ -68,17 +81,18 @@ echo "firstlight: a Debian with systemd boots" >&2
 # What an earlier run left there says nothing of this one.
 rm -f "$folder/console"
 ended=0
-# Two nodes with a CPU and 32 of the huge pages each; Debian's kernel measures pressure only on request.
-timeout 900 qemu-system-x86_64 -machine q35 -accel tcg -cpu max -smp 2 -m 3G -nodefaults -display none \
-    -object memory-backend-ram,id=a,size=2G -numa node,nodeid=0,cpus=0,memdev=a \
-    -object memory-backend-ram,id=b,size=1G -numa node,nodeid=1,cpus=1,memdev=b \
+# Two nodes with a CPU each; Debian's kernel measures pressure only on request. On a busy host it finds its clock
+# unstable and patches itself, where QEMU 7.2 was seen to run an instruction that was half patched.
+timeout 2400 qemu-system-x86_64 -machine q35 -accel tcg -cpu max -smp 2 -m 6G -nodefaults -display none \
+    -object memory-backend-ram,id=a,size=3G -numa node,nodeid=0,cpus=0,memdev=a \
+    -object memory-backend-ram,id=b,size=3G -numa node,nodeid=1,cpus=1,memdev=b \
     -no-reboot -serial file:"$folder/console" -kernel "$kernel" -initrd "$work/initrd" \
-    -append "console=ttyS0 quiet systemd.log_level=warning systemd.show_status=0 hugepages=64 psi=1 panic=-1" || ended=$?
+    -append "console=ttyS0 quiet systemd.log_level=warning systemd.show_status=0 psi=1 tsc=reliable panic=-1" || ended=$?
 if [ -e "$folder/console" ]; then
     tr -d "\r" <"$folder/console" | grep -a "^\(ok\|FAILED\|  \) " || true
 fi
 if [ "$ended" != 0 ]; then
-    echo "firstlight: QEMU ended with $ended (124: after 900 s); $folder/console has what was printed" >&2
+    echo "firstlight: QEMU ended with $ended (124: after 2400 s); $folder/console has what was printed" >&2
     exit 1
 fi
 if ! grep -aq '^all is well' "$folder/console"; then

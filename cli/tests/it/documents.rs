@@ -37,13 +37,17 @@ pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
     parts.map(block).collect()
 }
 
-/// The words of each command of ours in a shell's text, without `firstlight` itself.
+/// The words of each command of ours in a shell's text, without `firstlight` itself. `firstlight-pool` is the same as
+/// `firstlight pool`.
 pub(crate) fn commands(shell: &str) -> Vec<Vec<String>> {
     let lines = shell.replace("\\\n", " ");
     let parts = lines.lines().flat_map(|line| line.split(" | "));
     let after = parts.filter_map(|part| {
         let part = part.trim_start().trim_start_matches("sudo ");
-        part.strip_prefix("firstlight ")
+        let pool = part
+            .strip_prefix("firstlight-")
+            .filter(|part| part.starts_with("pool "));
+        pool.or_else(|| part.strip_prefix("firstlight "))
     });
     after
         .filter(|words| !words.starts_with('-'))

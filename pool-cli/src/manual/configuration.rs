@@ -77,7 +77,7 @@ pub(super) fn page() -> String {
             }
             Line::Key(key, value, beside) => {
                 words.extend(beside);
-                let said = std::mem::take(&mut words).join(" ");
+                let said = said(&mut words);
                 if seen.insert((table, key)) {
                     page.control("TP", []);
                     page.text([bold(key), roman(" = "), italic(value)]);
@@ -96,13 +96,21 @@ pub(super) fn page() -> String {
 fn flush(page: &mut Roff, words: &mut Vec<&str>) {
     if !words.is_empty() {
         page.control("PP", []);
-        page.text([roman(std::mem::take(words).join(" "))]);
+        page.text([roman(said(words))]);
     }
+}
+
+/// The words there are, with the name of the program whose page this is.
+fn said(words: &mut Vec<&str>) -> String {
+    let text = std::mem::take(words).join(" ");
+    text.replace("firstlight pool ", "firstlight-pool ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstlight_pool::config::Config;
+    use std::path::Path;
 
     #[test]
     fn lines_are_told_apart() {
@@ -141,5 +149,53 @@ mod tests {
             }
         }
         assert!(keys > 25, "{keys}");
+        assert!(page.contains("`firstlight\\-pool export`"), "{page}");
+        assert!(!page.contains("firstlight pool "), "{page}");
+    }
+
+    /// The keys that may stand below `table`: a refusal lists them.
+    fn known(table: &str) -> Vec<String> {
+        let text = format!("{table}\nunheard = 1\n");
+        let refused = Config::parse(Path::new("test"), &text).unwrap_err();
+        let refused = refused.to_string();
+        let (_, list) = refused
+            .split_once("expected one of ")
+            .unwrap_or_else(|| panic!("{table}: {refused}"));
+        let list = list.lines().next().unwrap();
+        list.split(", ")
+            .map(|key| key.trim_matches('`').to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn every_key_that_a_configuration_may_have_is_there() {
+        let page = page();
+        let tables = known("");
+        let mut seen = 0;
+        for key in &tables {
+            let single = format!("\\fB{key}\\fR = ");
+            let headings = [format!("[{key}]"), format!("[[{key}]]")];
+            let heading = headings.iter().find(|heading| {
+                let line = format!(".SS {heading}");
+                page.lines().any(|seen| seen == line)
+            });
+            let Some(heading) = heading else {
+                assert!(page.contains(&single), "{key}: {page}");
+                continue;
+            };
+            let line = format!(".SS {heading}\n");
+            let (_, part) = page.split_once(&line).unwrap();
+            let part = part.split("\n.S").next().unwrap();
+            for key in known(heading) {
+                let shown = format!("\\fB{key}\\fR = ");
+                let beside = format!("or {key} = ");
+                assert!(
+                    part.contains(&shown) || part.contains(&beside),
+                    "{heading} {key}: {part}"
+                );
+                seen += 1;
+            }
+        }
+        assert!(tables.len() >= 8 && seen >= 25, "{tables:?}, {seen}");
     }
 }
