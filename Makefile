@@ -37,7 +37,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -154,6 +154,10 @@ systemd: setup ## long: the installed package under a real systemd in an emulate
 deb: setup ## release: Debian packages of the pool and of the command, in target/debian
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
+
+rpm: deb ## release: the pool's package for Fedora and openSUSE, with a SELinux module, in target/rpm
+	@{ command -v rpmbuild && command -v checkmodule && command -v semodule_package; } >/dev/null || scripts/setup.sh debian rpm checkpolicy semodule-utils
+	@packaging/rpm/build.sh
 
 dist: setup ## release: static programs for two processors, packages, stick, container images, bill of materials, checksums: target/dist
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
