@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::start::{self, Terms};
 use firstlight_pool::client::{SETTINGS, SOCKET_VARIABLE, Settings};
-use firstlight_pool::launch::{Plan, Start, program_path};
+use firstlight_pool::launch::{Plan, Start, label, program_path};
 use firstlight_pool::libvirt::PREFIX;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -57,6 +57,7 @@ pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failur
                 wait: settings.emulator.wait_s,
                 require: settings.emulator.require,
                 require_by: REQUIRE,
+                label: label(program, &arguments),
             };
             start::start(Program::Pool, program, &plan, &terms, output)
         }

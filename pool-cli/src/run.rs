@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::start::{self, Record, Terms, check_nodes, words};
 use clap::Args;
-use firstlight_pool::launch::{Backing, Need, Plan};
-use firstlight_pool::protocol::PageSize;
+use firstlight_pool::launch::{Backing, Need, Plan, label};
+use firstlight_pool::protocol::{Label, PageSize};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::Path;
@@ -42,6 +42,9 @@ pub struct Options {
     /// there are too many, 10 seconds without this
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=86_400))]
     wait: Option<u32>,
+    /// What `pool status` calls the guest [default: QEMU's -name, or the program's name]
+    #[arg(long, value_name = "NAME")]
+    label: Option<Label>,
     /// Leave the command line as it is, and serve what the VMM makes with memfd_create
     #[arg(long)]
     inject: bool,
@@ -92,6 +95,10 @@ pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result
         wait: options.wait,
         require: options.require,
         require_by: "--require",
+        label: options
+            .label
+            .clone()
+            .unwrap_or_else(|| label(program, arguments)),
     };
     Err(start::start(of, program, &plan, &terms, output))
 }

@@ -11,7 +11,7 @@ use firstlight_pool::launch::{
     AllocateOptions, Backing, Need, Ordinary, Plan, Start, allocate, program_path,
 };
 use firstlight_pool::os::hugepages::{SYS, node_exists};
-use firstlight_pool::protocol::{Lease, PageSize, RefusalCode};
+use firstlight_pool::protocol::{Label, Lease, PageSize, RefusalCode};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -34,6 +34,8 @@ pub(crate) struct Terms {
     pub(crate) require: bool,
     /// What makes it fail then, where it does not.
     pub(crate) require_by: &'static str,
+    /// What the guest is called.
+    pub(crate) label: Label,
 }
 
 /// Seconds to ask again for a connection, if the command line does not say.
@@ -210,8 +212,9 @@ impl Terms {
             page: self.page,
             max_topup_ms: self.topup.unwrap_or(TOPUP_MS),
             topup_if_faster: self.topup.is_none() && !self.require,
+            label: Some(self.label.clone()),
         };
-        allocate(&mut client, needs, options)
+        allocate(&mut client, needs, &options)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::{Document, FAINT, HEADING, NOTE, Output};
 use crate::text::{self, bytes, count, microseconds, plural};
 use clap::Args;
-use firstlight_pool::protocol::{Counters, LeaseId, LeaseRow, PoolRow, QuotaRow, Status};
+use firstlight_pool::protocol::{Counters, Label, LeaseId, LeaseRow, PoolRow, QuotaRow, Status};
 use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
@@ -178,6 +178,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
             lease.pid.to_string(),
             lease.uid.to_string(),
             duration(lease.age_ms),
+            lease.label.as_ref().map_or("-".into(), Label::to_string),
         ]
     });
     let columns = [
@@ -188,6 +189,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
         "taken by pid",
         "uid",
         "age",
+        "label",
     ];
     text::titled_table(page, "Leases", &columns, rows);
     more(page, hidden);

@@ -6,7 +6,7 @@ use crate::common::schema;
 use crate::common::stand_in;
 use crate::fake_qemu;
 
-use firstlight_pool::protocol::PageSize;
+use firstlight_pool::protocol::{Label, PageSize};
 use stand_in::StandIn;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +42,21 @@ fn a_vmm_is_given_the_file_and_becomes_the_command() {
         (3 << 20, Some(0))
     );
     assert_eq!(allocated[0].take.max_topup_ms, 7);
+    let label = |word: &str| Some(Label::new(word));
+    assert_eq!(allocated[0].take.label, label("sh"), "its program");
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let named = [
+        "--memory",
+        "2M",
+        "--label",
+        "web\n1",
+        "--",
+        "sh",
+        "-c",
+        "true {memory}",
+    ];
+    assert_eq!(run(&daemon.socket(), &named).0, 0);
+    assert_eq!(daemon.allocated()[0].take.label, label("web?1"));
     assert!(
         allocated[0].ended_within(10),
         "no process has the lease pipe any more"

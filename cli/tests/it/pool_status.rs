@@ -4,8 +4,8 @@ use crate::common;
 use crate::common::schema;
 
 use firstlight_pool::protocol::{
-    Counters, Gauges, LeaseId, LeaseRow, MOST_REQUEST_BYTES, Misses, PageSize, PoolRow, QuotaOf,
-    QuotaRow, Reply, Request, Status, TakeTimes, packet,
+    Counters, Gauges, Label, LeaseId, LeaseRow, MOST_REQUEST_BYTES, Misses, PageSize, PoolRow,
+    QuotaOf, QuotaRow, Reply, Request, Status, TakeTimes, packet,
 };
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
@@ -49,6 +49,7 @@ fn status() -> Status {
             pid: 4711,
             uid: 64055,
             age_ms: 900,
+            label: Some(Label::new("web\u{1b}[2J")),
         }],
         counters: Counters {
             takes: 100,
@@ -143,8 +144,8 @@ fn a_status_is_a_table_or_a_document() {
         "note: 2M pages, node 1: too few [2J pages",
         "  wanted  clean  filling  allocated  clean bytes  allocated bytes  holes  refilled\n",
         "     2M     1  8 GiB       4      2        1          1       16 GiB            8 GiB  3 GiB     1 GiB",
-        "  taken by pid    uid     age\n",
-        "   17-3  8 GiB     2M     1          4711  64055  900 ms",
+        "  taken by pid    uid     age    label\n",
+        "   17-3  8 GiB     2M     1          4711  64055  900 ms  web?[2J\n",
         "quota of",
         "32 GiB    8 GiB  6 GiB  2 GiB",
         "100 leases allocated (1 after a top-up), 0 ended; refused: 2 of a size that is not kept, 1 over a quota",

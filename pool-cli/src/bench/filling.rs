@@ -33,7 +33,7 @@ fn come_back(daemon: &mut OwnDaemon) -> Result<(), Failure> {
         bytes: BYTES,
         node: None,
     }];
-    let allocated = allocate(daemon.client(), &need, AllocateOptions::default());
+    let allocated = allocate(daemon.client(), &need, &AllocateOptions::default());
     drop(allocated.map_err(Failure::pool)?);
     daemon.wait_for_filling(BYTES)
 }

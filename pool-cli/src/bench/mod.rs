@@ -271,7 +271,7 @@ fn round_trips(
     }];
     for _ in 0..takes {
         let begin = Instant::now();
-        let allocated = allocate(daemon.client(), &need, AllocateOptions::default());
+        let allocated = allocate(daemon.client(), &need, &AllocateOptions::default());
         times.push(begin.elapsed());
         drop(allocated.map_err(Failure::pool)?);
     }

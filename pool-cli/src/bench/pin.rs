@@ -252,7 +252,7 @@ fn start_and_pin(
 ) -> Result<Duration, Failure> {
     let need = [Need { bytes, node: None }];
     let mut begin = Instant::now();
-    let allocated = allocate(daemon.client(), &need, AllocateOptions::default());
+    let allocated = allocate(daemon.client(), &need, &AllocateOptions::default());
     let allocated = allocated.map_err(Failure::pool)?;
     if !zeroed {
         for file in &allocated {

@@ -133,7 +133,7 @@ pub(super) fn pooled_start(
     arguments: Vec<OsString>,
 ) -> Result<Start, Failure> {
     let plan = Plan::new(bench.qemu(), &arguments, &[], &|_| false).map_err(Failure::pool)?;
-    let allocated = allocate(daemon.client(), plan.needs(), AllocateOptions::default());
+    let allocated = allocate(daemon.client(), plan.needs(), &AllocateOptions::default());
     let allocated = allocated.map_err(Failure::pool)?;
     let files: Vec<Backing> = allocated.iter().map(Start::backing).collect();
     let start = Start::new(bench.qemu(), plan.with_memory(&files));

@@ -3,7 +3,7 @@
 
 use crate::stand_in;
 
-use firstlight_pool::protocol::PageSize;
+use firstlight_pool::protocol::{Label, PageSize};
 use stand_in::StandIn;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -76,6 +76,8 @@ fn a_folder_of_huge_pages_gives_way_to_the_pools_file() {
         "2",
         "-object",
         &object,
+        "-name",
+        "guest=demo,debug-threads=on",
     ];
     let (code, lines, stderr) = start(folder.path(), &daemon.socket(), &arguments);
     assert_eq!(code, 7, "{stderr}");
@@ -85,7 +87,11 @@ fn a_folder_of_huge_pages_gives_way_to_the_pools_file() {
     assert!(path.starts_with("/proc/self/fd/"), "{path}");
     assert_eq!(now["x-use-canonical-path-for-ramblock-id"], false);
     assert!(stderr.contains("2 MiB from the pool"), "{stderr}");
-    assert_eq!(daemon.allocated()[0].take.bytes, 2 << 20);
+    let take = daemon.allocated().remove(0).take;
+    assert_eq!(
+        (take.bytes, take.label),
+        (2 << 20, Some(Label::new("demo")))
+    );
 }
 
 #[test]

@@ -13,8 +13,8 @@ pub use settings::{Emulator, SETTINGS, Settings};
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    Drained, FillChange, Filling, Give, Lease, LeaseId, MOST_REPLY_BYTES, Reply, Request, Resize,
-    Resized, Status, StatusQuery, TAKE_DESCRIPTORS, Take, packet,
+    Drained, FillChange, Filling, Give, Lease, LeaseId, MOST_REPLY_BYTES, RefusalCode, Reply,
+    Request, Resize, Resized, Status, StatusQuery, TAKE_DESCRIPTORS, Take, packet,
 };
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -62,7 +62,7 @@ pub struct Allocated {
 /// use firstlight_pool::protocol::Take;
 ///
 /// let mut pool = Client::connect(&default_socket()?)?;
-/// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0, topup_if_faster: false };
+/// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0, topup_if_faster: false, label: None };
 /// let allocated = pool.take(take)?;
 /// assert!(allocated.lease.bytes >= 8 << 30);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -123,14 +123,21 @@ impl Client {
         }
     }
 
-    /// Allocates memory.
+    /// Allocates memory; without its label from a daemon that knows of none.
     ///
     /// # Errors
     /// The daemon's refusal, or what is wrong with its answer.
-    pub fn take(&mut self, take: Take) -> Result<Allocated, ClientError> {
+    pub fn take(&mut self, mut take: Take) -> Result<Allocated, ClientError> {
         let asked_bytes = take.bytes;
         let patience = PATIENCE + Duration::from_millis(take.max_topup_ms.into());
-        let (reply, descriptors) = self.ask(&Request::Take(take), TAKE_DESCRIPTORS, patience)?;
+        let mut asked = self.ask(&Request::Take(take.clone()), TAKE_DESCRIPTORS, patience);
+        if let Err(ClientError::Refused(refusal)) = &asked
+            && refusal.code == RefusalCode::BadRequest
+            && take.label.take().is_some()
+        {
+            asked = self.ask(&Request::Take(take), TAKE_DESCRIPTORS, patience);
+        }
+        let (reply, descriptors) = asked?;
         let Reply::Take(lease) = reply else {
             return Err(ClientError::unexpected("take", &reply));
         };

@@ -2,10 +2,10 @@
 
 use super::need::Need;
 use crate::client::{Allocated, Client, ClientError};
-use crate::protocol::{PageSize, Take};
+use crate::protocol::{Label, PageSize, Take};
 
 /// What a client does not leave to the daemon.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct AllocateOptions {
     /// Only this page size.
     pub page: Option<PageSize>,
@@ -13,6 +13,8 @@ pub struct AllocateOptions {
     pub max_topup_ms: u32,
     /// Only where that is faster than memory of the kernel.
     pub topup_if_faster: bool,
+    /// What the guest is called.
+    pub label: Option<Label>,
 }
 
 /// Allocates a file for each of `needs`. If one cannot be had, those already
@@ -23,7 +25,7 @@ pub struct AllocateOptions {
 pub fn allocate(
     client: &mut Client,
     needs: &[Need],
-    options: AllocateOptions,
+    options: &AllocateOptions,
 ) -> Result<Vec<Allocated>, ClientError> {
     let mut allocated: Vec<Allocated> = Vec::with_capacity(needs.len());
     for need in needs {
@@ -33,6 +35,7 @@ pub fn allocate(
             page: options.page,
             max_topup_ms: options.max_topup_ms,
             topup_if_faster: options.topup_if_faster,
+            label: options.label.clone(),
         };
         match client.take(take) {
             Ok(one) => allocated.push(one),

@@ -11,6 +11,7 @@ mod backing;
 mod cloud_hypervisor;
 mod error;
 pub mod inject;
+mod label;
 mod need;
 mod places;
 mod qemu;
@@ -19,6 +20,7 @@ mod start;
 pub use allocate::{AllocateOptions, allocate};
 pub use backing::Backing;
 pub use error::PlanError;
+pub use label::label;
 pub use need::Need;
 #[cfg(test)]
 pub(crate) use start::keep_open;

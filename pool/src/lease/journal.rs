@@ -6,7 +6,7 @@
 
 use super::Serial;
 use super::quota::Charge;
-use crate::protocol::PageSize;
+use crate::protocol::{Label, PageSize};
 use crate::store::Key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ pub struct Record {
     /// Whether it is over, and its client may still reach the memory.
     #[serde(default)]
     pub revoked: bool,
+    /// What its client calls the guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
 }
 
 impl Record {
@@ -269,6 +272,7 @@ mod tests {
             charge: Charge::default(),
             since_ms: 9,
             revoked: false,
+            label: Some(Label::new("web-1")),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::action::ConnectionId;
 use crate::lease::Serial;
 use crate::lease::quota::Charge;
-use crate::protocol::{LeaseId, LeaseRow};
+use crate::protocol::{Label, LeaseId, LeaseRow};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,8 @@ pub struct Lease {
     pub connection: Option<ConnectionId>,
     /// Since when.
     pub since: Instant,
+    /// What its client calls the guest.
+    pub label: Option<Label>,
 }
 
 /// The reader of a status.
@@ -144,7 +146,8 @@ impl Leases {
     pub fn rows(&self, viewer: Viewer, now: Instant) -> Vec<LeaseRow> {
         let row = |(serial, lease): (Serial, &Lease)| {
             let age = now.saturating_duration_since(lease.since);
-            let name = viewer.may_end(lease).then(|| self.id(serial));
+            let reads_names = viewer.may_end(lease);
+            let name = reads_names.then(|| self.id(serial));
             Some(LeaseRow {
                 lease: name.transpose().ok()?,
                 bytes: lease.bytes,
@@ -153,6 +156,7 @@ impl Leases {
                 pid: lease.pid,
                 uid: lease.uid,
                 age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+                label: lease.label.clone().filter(|_| reads_names),
             })
         };
         let seen = self.iter().filter(|(_, lease)| viewer.sees(lease));

@@ -107,6 +107,7 @@ impl Machine {
             pid: record.pid,
             connection: None,
             since: now.instant.checked_sub(age).unwrap_or(now.instant),
+            label: record.label,
         };
         core.leases.insert(serial, lease);
         if has_memory {

@@ -243,7 +243,7 @@ impl Takes {
             bytes,
             charge,
             since,
-            ..
+            take,
         } = waiting;
         let serial = core.leases.new_serial();
         let id = match core.leases.id(serial) {
@@ -271,6 +271,7 @@ impl Takes {
             charge: charge.clone(),
             since_ms: now.wall_ms,
             revoked: false,
+            label: take.label.clone(),
         };
         let lease = Lease {
             slab,
@@ -282,6 +283,7 @@ impl Takes {
             pid: peer.pid,
             connection: Some(connection),
             since: now.instant,
+            label: take.label,
         };
         core.leases.insert(serial, lease);
         let sending = Sending {

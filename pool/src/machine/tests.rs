@@ -253,6 +253,7 @@ fn take(bytes: u64, max_topup_ms: u32) -> Request {
         page: None,
         max_topup_ms,
         topup_if_faster: false,
+        label: None,
     })
 }
 
@@ -338,6 +339,7 @@ fn a_size_that_is_not_kept_is_refused_otherwise_than_one_that_is_not_ready() {
         page: Some(PageSize::Giant),
         max_topup_ms: 0,
         topup_if_faster: false,
+        label: None,
     });
     assert_eq!(
         refusal(&mut machine, now, take(2 * BYTES, 0)),

@@ -27,7 +27,7 @@ pub use reply::{
     Refusal, Reply, Resized, Status, TakeBucket, TakeTimes,
 };
 pub use request::{FillChange, Give, Request, Resize, StatusQuery, Take};
-pub use words::{LeaseId, PageSize, RefusalCode};
+pub use words::{Label, LeaseId, PageSize, RefusalCode};
 
 /// The version both ends speak: field `v` of every message.
 pub const VERSION: u64 = 2;

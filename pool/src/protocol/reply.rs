@@ -2,7 +2,7 @@
 
 use super::body::{bounded, fields, object, shown};
 use super::{
-    LeaseId, MOST_QUOTA_ROWS, MOST_REPLY_BYTES, MOST_STATUS_ROWS, MessageError, PageSize,
+    Label, LeaseId, MOST_QUOTA_ROWS, MOST_REPLY_BYTES, MOST_STATUS_ROWS, MessageError, PageSize,
     RefusalCode, VERSION,
 };
 use serde::{Deserialize, Serialize};
@@ -205,6 +205,9 @@ pub struct LeaseRow {
     pub uid: u32,
     /// Milliseconds since it was allocated.
     pub age_ms: u64,
+    /// What its client calls the guest; `None` where it said nothing, or the asker reads no name of this lease.
+    #[serde(default)]
+    pub label: Option<Label>,
 }
 
 /// What happened since the daemon started.

@@ -1,7 +1,7 @@
 //! What a client asks for.
 
 use super::body::{bounded, fields, object, shown};
-use super::{LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, VERSION};
+use super::{Label, LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, VERSION};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 ///
 /// ```
 /// use firstlight_pool::protocol::{Request, Take};
-/// let take = Request::Take(Take { bytes: 8 << 30, node: Some(1), page: None, max_topup_ms: 50, topup_if_faster: false });
+/// let take = Request::Take(Take { bytes: 8 << 30, node: Some(1), page: None, max_topup_ms: 50, topup_if_faster: false, label: None });
 /// let message = take.encode()?;
 /// assert_eq!(Request::decode(&message)?, take);
 /// # Ok::<(), firstlight_pool::protocol::MessageError>(())
@@ -49,6 +49,9 @@ pub struct Take {
     /// that the kernel zeroes on the spot is as fast.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub topup_if_faster: bool,
+    /// What the client calls its guest; a daemon from before labels refuses the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
 }
 
 impl Take {
@@ -61,6 +64,7 @@ impl Take {
             page: None,
             max_topup_ms: 0,
             topup_if_faster: false,
+            label: None,
         }
     }
 }

@@ -22,11 +22,12 @@ fn a_take_is_what_the_documentation_shows() {
         page: Some(PageSize::Huge),
         max_topup_ms: 50,
         topup_if_faster: false,
+        label: Some(Label::new("web-1")),
     };
     let message = Request::Take(take.clone()).encode().expect("small");
     assert_eq!(
         String::from_utf8(message).expect("JSON"),
-        r#"{"v":2,"op":"take","bytes":8589934592,"node":1,"page":"2M","max_topup_ms":50}"#
+        r#"{"v":2,"op":"take","bytes":8589934592,"node":1,"page":"2M","max_topup_ms":50,"label":"web-1"}"#
     );
     let short = br#"{"op":"take","bytes":1,"v":2,"node":null}"#;
     let expected = Take {
@@ -35,6 +36,7 @@ fn a_take_is_what_the_documentation_shows() {
         page: None,
         max_topup_ms: 0,
         topup_if_faster: false,
+        label: None,
     };
     assert_eq!(Request::decode(short), Ok(Request::Take(expected)));
 }
@@ -97,6 +99,44 @@ fn what_is_wrong_with_a_request_is_said() {
 }
 
 #[test]
+fn a_label_is_short_and_harmless_whatever_was_sent() {
+    let long = "é".repeat(100);
+    let table = [
+        ("web 1", "web 1"),
+        ("größe-λ", "größe-λ"),
+        ("\u{1b}]0;x\u{7}\r\n\t", "?]0;x????"),
+        ("\"'`$&<>\\", "????????"),
+        ("a\u{202e}b\u{200b}c\u{2028}\u{9b}", "a?b?c??"),
+        ("", ""),
+        (&long, &"é".repeat(32)),
+    ];
+    for (sent, expected) in table {
+        assert_eq!(Label::new(sent).as_str(), expected, "{sent:?}");
+        let take = serde_json::json!({"v": 2, "op": "take", "bytes": 1, "label": sent});
+        let read = Request::decode(take.to_string().as_bytes());
+        let label = Some(Label::new(expected));
+        assert_eq!(
+            read,
+            Ok(Request::Take(Take {
+                label,
+                ..Take::of(1)
+            })),
+            "{sent:?}"
+        );
+    }
+    let row = r#"{"lease":null,"bytes":1,"page":"2M","node":null,"pid":1,"uid":1,"age_ms":1,"label":"a\u001b"}"#;
+    let row: LeaseRow = serde_json::from_str(row).expect("of a daemon that cleans nothing");
+    assert_eq!(row.label, Some(Label::new("a?")));
+    let short = "x".repeat(Label::MOST_BYTES - 1);
+    assert_eq!(
+        Label::new(&format!("{short}é")).as_str(),
+        short,
+        "no half of a character"
+    );
+    assert!(refused(r#"{"v":2,"op":"take","bytes":1,"label":5}"#).contains("invalid type"));
+}
+
+#[test]
 fn replies_of_a_later_daemon_are_read() {
     let later = br#"{"v":2,"ok":false,"code":"too-warm","message":"later","since":3}"#;
     let refusal = Refusal::new(RefusalCode::Unknown, "later");
@@ -122,6 +162,7 @@ fn a_status_has_a_bounded_number_of_rows() {
         pid: u32::MAX,
         uid: u32::MAX,
         age_ms: MOST_NUMBER,
+        label: Some(Label::new(&"x".repeat(1000))),
     };
     let pool = PoolRow {
         page: PageSize::Transparent,
@@ -182,15 +223,17 @@ fn request() -> impl Strategy<Value = Request> {
             node(),
             prop::option::of(page()),
             any::<u32>(),
-            any::<bool>()
+            any::<bool>(),
+            prop::option::of(".*".prop_map(Label::from))
         )
             .prop_map(
-                |(bytes, node, page, max_topup_ms, topup_if_faster)| Request::Take(Take {
+                |(bytes, node, page, max_topup_ms, topup_if_faster, label)| Request::Take(Take {
                     bytes,
                     node,
                     page,
                     max_topup_ms,
                     topup_if_faster,
+                    label,
                 })
             ),
         "[A-Za-z0-9._-]{1,64}".prop_map(|name| Request::Give(Give {

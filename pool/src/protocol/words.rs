@@ -118,6 +118,73 @@ impl fmt::Display for LeaseId {
     }
 }
 
+/// What a client calls the guest of a lease: its own words for people to read, which prove nothing.
+///
+/// At most 64 bytes. A character that a terminal, a shell, a page or JSON could read as more than
+/// itself is `?` here, whatever either end sent.
+///
+/// ```
+/// use firstlight_pool::protocol::Label;
+/// assert_eq!(Label::new("web-1").as_str(), "web-1");
+/// assert_eq!(Label::new("\x1b[2J\"").as_str(), "?[2J?");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(from = "String", into = "String")]
+pub struct Label(String);
+
+impl Label {
+    /// Longest label, in bytes.
+    pub const MOST_BYTES: usize = 64;
+
+    /// The label that `text` becomes: its beginning, without what is not to be shown.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let shown = |one: char| one.is_alphanumeric() || " !#%()*+,-./:;=?@[]^_{|}~".contains(one);
+        let mut label = String::new();
+        for one in text.chars() {
+            let one = if shown(one) { one } else { '?' };
+            if label.len() + one.len_utf8() > Self::MOST_BYTES {
+                break;
+            }
+            label.push(one);
+        }
+        Self(label)
+    }
+
+    /// The label.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Label {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+impl From<Label> for String {
+    fn from(label: Label) -> Self {
+        label.0
+    }
+}
+
+impl FromStr for Label {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self::new(text))
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
 /// Why the daemon did not do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

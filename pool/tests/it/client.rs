@@ -2,8 +2,8 @@
 
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::protocol::{
-    Drained, Lease, LeaseId, LeaseRow, MOST_REPLY_BYTES, MOST_REQUEST_BYTES, MOST_STATUS_ROWS,
-    PageSize, Refusal, RefusalCode, Reply, Request, Status, Take, packet,
+    Drained, Label, Lease, LeaseId, LeaseRow, MOST_REPLY_BYTES, MOST_REQUEST_BYTES,
+    MOST_STATUS_ROWS, PageSize, Refusal, RefusalCode, Reply, Request, Status, Take, packet,
 };
 use rustix::fs::MemfdFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -55,6 +55,7 @@ const TAKE: Take = Take {
     page: None,
     max_topup_ms: 0,
     topup_if_faster: false,
+    label: None,
 };
 
 #[test]
@@ -86,6 +87,45 @@ fn what_is_taken_is_memory_with_a_lease_pipe() {
         0,
         "no other copy is left"
     );
+}
+
+/// Such a daemon refuses each field that it does not know, and goes on listening.
+#[test]
+fn a_daemon_from_before_labels_allocates_without_one() {
+    for is_of_before in [true, false] {
+        let mut seen = Vec::new();
+        let (mut client, daemon) = beside(move |request| {
+            let Request::Take(take) = request else {
+                panic!("{request:?}")
+            };
+            seen.push(take.label.is_some());
+            if is_of_before && take.label.is_some() {
+                let text = "take: unknown field `label`, expected one of `bytes`, `node`";
+                let refusal = Refusal::new(RefusalCode::BadRequest, text);
+                return Some((Reply::Refused(refusal).encode().expect("small"), vec![]));
+            }
+            let asked: &[bool] = if is_of_before {
+                &[true, false]
+            } else {
+                &[true]
+            };
+            assert_eq!(seen, asked);
+            let message = Reply::Take(lease(8192)).encode().expect("small");
+            Some((message, vec![memory(8192), memory(0)]))
+        });
+        let label = Some(Label::new("web"));
+        client.take(Take { label, ..TAKE }).expect("allocated");
+        drop(client);
+        daemon.join().expect("the daemon is content");
+    }
+    // What is wrong besides is refused once more.
+    let (mut client, _daemon) = beside(|_| {
+        let refusal = Refusal::new(RefusalCode::BadRequest, "no such node");
+        Some((Reply::Refused(refusal).encode().expect("small"), vec![]))
+    });
+    let label = Some(Label::new("web"));
+    let error = client.take(Take { label, ..TAKE }).expect_err("refused");
+    assert!(matches!(error, ClientError::Refused(refusal) if refusal.message == "no such node"));
 }
 
 #[test]
@@ -191,6 +231,7 @@ fn a_long_status_comes_in_parts() {
             pid: 1,
             uid: 0,
             age_ms: 0,
+            label: None,
         })
         .collect();
     let expected = rows.clone();

@@ -5,7 +5,7 @@ use super::kit::{Daemon, M, another_user, free_pages, huge_pages, is_root, mappe
 use super::manager::Manager;
 use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::os::memory_file;
-use firstlight_pool::protocol::RefusalCode;
+use firstlight_pool::protocol::{Label, RefusalCode, Take};
 use std::os::unix::fs::PermissionsExt;
 
 const TENANT: u32 = 65_021;
@@ -25,7 +25,11 @@ fn open_to_all(daemon: &Daemon) {
 
 fn allocate(daemon: &Daemon) -> Result<Allocated, ClientError> {
     let socket = daemon.socket();
-    another_user(TENANT, || Client::connect(&socket)?.take(take(4 * M)))
+    let take = Take {
+        label: Some(Label::new("web-1")),
+        ..take(4 * M)
+    };
+    another_user(TENANT, || Client::connect(&socket)?.take(take))
 }
 
 fn is_over_quota(daemon: &Daemon) -> bool {
@@ -82,6 +86,7 @@ fn managed(source: &str, kill: bool) {
     assert_eq!(status.leases.len(), 2);
     for (now, then) in status.leases.iter().zip(&before.leases) {
         assert_eq!((&now.lease, now.uid), (&then.lease, TENANT));
+        assert_eq!(now.label, Some(Label::new("web-1")));
     }
     assert!(is_over_quota(&daemon), "the restart forgot its charges");
     // A revoked client draws nothing.

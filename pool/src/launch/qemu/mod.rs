@@ -54,6 +54,16 @@ fn is_host_node(name: &str) -> bool {
     at.is_some_and(|at| at.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
+/// The guest's name, as the last `-name` has it that has one.
+pub(super) fn name(arguments: &[OsString]) -> Option<String> {
+    let mut given = options::read(arguments).into_iter().rev();
+    given.find_map(|option| {
+        let value = option.value.filter(|_| option.name == "name")?;
+        let list = Properties::read(value, "guest").ok()?;
+        list.get("guest").filter(|name| !name.is_empty())
+    })
+}
+
 /// A command line and how it changes.
 #[derive(Debug)]
 pub(super) struct QemuPlan {

@@ -167,9 +167,16 @@ impl Life {
                 "the next daemon takes lease {serial} for one that lasts"
             );
         }
-        for client in &self.clients {
+        for (at, client) in self.clients.iter().enumerate() {
             for lease in client.leases.iter().filter(|lease| lease.has_pipe) {
-                let lasts = self.machine.core.leases.get(lease.serial).is_some();
+                let known = self.machine.core.leases.get(lease.serial);
+                let lasts = known.is_some();
+                let label = known.map(|known| known.label.clone());
+                assert!(
+                    label.is_none_or(|label| label == self.label(at)),
+                    "lease {} is called as another client's",
+                    lease.serial
+                );
                 assert!(
                     lasts || self.given.contains(&lease.serial),
                     "lease {} ended by itself",

@@ -4,7 +4,9 @@ use super::life::{Faults, Job, Life, M, Pending, Task};
 use super::users::{ROOT, rules};
 use super::world::{InodeId, Mark};
 use crate::machine::{ConnectionId, Event, Reach, Seen, Spec};
-use crate::protocol::{FillChange, Give, PageSize, PoolRow, Request, Resize, StatusQuery, Take};
+use crate::protocol::{
+    FillChange, Give, Label, PageSize, PoolRow, Request, Resize, StatusQuery, Take,
+};
 use crate::store::slab::SlabId;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,6 +48,13 @@ impl Life {
         });
     }
 
+    /// Some clients say what they are called, others never.
+    pub(super) fn label(&self, client: usize) -> Option<Label> {
+        let id = self.clients[client].id;
+        id.is_multiple_of(2)
+            .then(|| Label::new(&format!("client {id}")))
+    }
+
     pub(super) fn a_client_requests(&mut self) {
         let Some((client, from)) = self.connected() else {
             return;
@@ -67,6 +76,7 @@ impl Life {
                     page: pages[self.random.below(pages.len())],
                     max_topup_ms: ms[self.random.below(ms.len())],
                     topup_if_faster: false,
+                    label: self.label(client),
                 };
                 self.request(client, from, Request::Take(take));
             }

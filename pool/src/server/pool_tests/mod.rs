@@ -23,8 +23,8 @@ use crate::os::subids::SubordinateIds;
 use crate::os::threads::Threads;
 use crate::os::{memory_file, need};
 use crate::protocol::{
-    FillChange, Filling, Give, PageSize, PoolRow, QuotaOf, QuotaRow, RefusalCode, Reply, Request,
-    Resize, StatusQuery, Take,
+    FillChange, Filling, Give, Label, PageSize, PoolRow, QuotaOf, QuotaRow, RefusalCode, Reply,
+    Request, Resize, StatusQuery, Take,
 };
 use crate::store::Files;
 use std::os::fd::OwnedFd;
@@ -174,6 +174,7 @@ const LEAST: Take = Take {
     page: None,
     max_topup_ms: 0,
     topup_if_faster: false,
+    label: None,
 };
 
 fn taken(pool: &mut Pool, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> {

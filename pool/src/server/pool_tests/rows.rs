@@ -42,3 +42,39 @@ fn a_client_reads_no_row_of_another_user() {
     assert_eq!(rows(3, 1000).len(), 1, "the same user");
     assert_eq!(rows(4, 0).len(), 1, "root");
 }
+
+#[test]
+fn a_label_is_read_by_those_who_read_the_name_of_its_lease() {
+    let others = "[[quota]]\nuid = 1002\nbytes = \"4M\"\n[access]\nobservers = \"1003\"\n";
+    let (_folder, mut pool) = pool_of(&format!("{CONFIG}{others}"));
+    let label = Some(Label::new("web-1"));
+    let take = Request::Take(Take {
+        label: label.clone(),
+        ..LEAST
+    });
+    let _kept = request(&mut pool, 1, &peer(1000), take);
+    let status = Request::Status(StatusQuery::default());
+    let mut seen = |from, uid| match request(&mut pool, from, &peer(uid), status.clone()).reply {
+        Reply::Status(status) => {
+            let rows = status.leases.into_iter();
+            rows.map(|row| (row.lease.is_some(), row.label)).collect()
+        }
+        other => panic!("{other:?}"),
+    };
+    let table: [(_, _, &[_], _); 5] = [
+        (
+            1,
+            1000,
+            &[(true, label.clone())],
+            "the connection it was taken on",
+        ),
+        (2, 0, &[(true, label)], "root"),
+        (3, 1000, &[(false, None)], "another of the same user"),
+        (4, 1003, &[(false, None)], "an observer"),
+        (5, 1002, &[], "another user"),
+    ];
+    for (from, uid, expected, whose) in table {
+        let seen: Vec<_> = seen(from, uid);
+        assert_eq!(seen, expected, "{whose}");
+    }
+}

@@ -42,6 +42,7 @@ fn refused(pool: &mut Pool) -> (RefusalCode, Option<u32>) {
         page: None,
         max_topup_ms: 0,
         topup_if_faster: false,
+        label: None,
     };
     match request(pool, 0, &peer(0), Request::Take(take)).reply {
         Reply::Refused(refusal) => (refusal.code, refusal.retry_after_ms),
