@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::start::{self, Terms};
 use firstlight_pool::client::{SETTINGS, SOCKET_VARIABLE, Settings};
-use firstlight_pool::launch::{Plan, Start, label, program_path};
+use firstlight_pool::launch::{Plan, STARTED, Start, label, program_path};
 use firstlight_pool::libvirt::PREFIX;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -25,14 +25,11 @@ const REQUIRE: &str = "`require = true` in client.toml";
 /// Becomes `qemu`; returns only what stood in the way.
 #[must_use]
 pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failure {
+    let qemu = match find(qemu) {
+        Ok(qemu) => qemu,
+        Err(failure) => return failure,
+    };
     let program = qemu.as_os_str();
-    if program_path(program).is_none() {
-        return Failure::Pool(format!(
-            "cannot start {}: no such program; a {PREFIX}qemu-system-... starts the \
-             qemu-system-... beside it",
-            qemu.display()
-        ));
-    }
     let plan = match Plan::managed(program, &arguments) {
         Ok(None) => return become_qemu(program, arguments),
         Ok(Some(plan)) => start::check_nodes(plan.needs()).map(|()| plan),
@@ -57,6 +54,7 @@ pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failur
                 wait: settings.emulator.wait_s,
                 require: settings.emulator.require,
                 require_by: REQUIRE,
+                body_to: None,
                 label: label(program, &arguments),
             };
             start::start(Program::Pool, program, &plan, &terms, output)
@@ -68,6 +66,37 @@ pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failur
             become_qemu(program, arguments)
         }
     }
+}
+
+/// The QEMU beside this program or, where there is none, that of `PATH`; not one that starts this
+/// program again, which would go on for ever.
+fn find(qemu: &Path) -> Result<PathBuf, Failure> {
+    let beside = program_path(qemu.as_os_str());
+    let elsewhere = || program_path(qemu.file_name()?);
+    let found = beside.clone().or_else(elsewhere).ok_or_else(|| {
+        Failure::Pool(format!(
+            "cannot start {}: no such program; a {PREFIX}qemu-system-... starts the \
+             qemu-system-... beside it, or that of PATH",
+            qemu.display()
+        ))
+    })?;
+    let file = |path: &Path| path.canonicalize().ok();
+    let is_own = env::current_exe().is_ok_and(|own| file(&own) == file(&found));
+    if is_own || env::var_os(STARTED).is_some_and(|name| Path::new(&name) == found) {
+        return Err(Failure::Pool(format!(
+            "{0} is no QEMU but starts this program again: where QEMU was moved aside, say to \
+             {0}.real, start {PREFIX}{1}.real beside it",
+            found.display(),
+            qemu.file_name().unwrap_or_default().to_string_lossy(),
+        )));
+    }
+    if beside.is_none() {
+        let (wanted, found) = (qemu.display(), found.display());
+        say(format_args!(
+            "there is no {wanted}; starting {found}, which PATH has"
+        ));
+    }
+    Ok(found)
 }
 
 fn become_qemu(program: &OsStr, arguments: Vec<OsString>) -> Failure {

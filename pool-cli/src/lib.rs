@@ -14,6 +14,7 @@ pub mod text;
 
 mod change;
 mod check;
+mod clean;
 mod daemon;
 pub mod emulator;
 mod export;
@@ -109,6 +110,14 @@ pub enum Program {
 }
 
 impl Program {
+    /// Its subcommands, as they are typed.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Firstlight => "firstlight pool",
+            Self::Pool => "firstlight-pool",
+        }
+    }
+
     /// What comes before a subcommand.
     fn prefix(self) -> &'static [&'static str] {
         match self {

@@ -14,7 +14,9 @@ use firstlight_pool::launch::{Backing, Need, Plan, label};
 use firstlight_pool::protocol::{Label, PageSize};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 /// Start a VMM on memory of the pool
 ///
@@ -45,6 +47,10 @@ pub struct Options {
     /// What `pool status` calls the guest [default: QEMU's -name, or the program's name]
     #[arg(long, value_name = "NAME")]
     label: Option<Label>,
+    /// For Cloud Hypervisor, whose guest is made over its API: read the body IN of vm.create, and
+    /// write OUT, which has the pool's memory, for `ch-remote create OUT`
+    #[arg(long, num_args = 2, value_names = ["IN", "OUT"], conflicts_with = "inject")]
+    vm_config: Option<Vec<PathBuf>>,
     /// Leave the command line as it is, and serve what the VMM makes with memfd_create
     #[arg(long)]
     inject: bool,
@@ -67,6 +73,7 @@ Examples:
   firstlight pool run --inject -- qemu-system-x86_64 -m 8G -machine memory-backend=m \\
       -object memory-backend-memfd,id=m,size=8G,hugetlb=on
   firstlight pool run -- cloud-hypervisor --kernel vmlinuz --memory size=8G
+  firstlight pool run --vm-config vm.json /run/vm.json -- cloud-hypervisor --api-socket /run/vm.sock
   firstlight pool run --memory 8G -- some-vmm --ram-file {memory} ...
 
 Exit codes: the VMM's, once it runs; before that see firstlight --help";
@@ -77,10 +84,14 @@ pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result
         // The parser of arguments asks for at least one.
         Failure::Check("no VMM".into())
     })?;
+    let is_file = |path: &Path| path.exists() && !path.is_dir();
+    let bodies = options.vm_config.as_deref().unwrap_or_default();
     let plan = if options.inject {
         Plan::injected(program, arguments, &options.memory)
+    } else if let Some(path) = bodies.first() {
+        let body = read_body(path)?;
+        Plan::over_api(program, arguments, &body, &options.memory, &is_file)
     } else {
-        let is_file = |path: &Path| path.exists() && !path.is_dir();
         Plan::new(program, arguments, &options.memory, &is_file)
     }
     .map_err(Failure::pool)?;
@@ -95,12 +106,27 @@ pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result
         wait: options.wait,
         require: options.require,
         require_by: "--require",
+        body_to: bodies.get(1).cloned(),
         label: options
             .label
             .clone()
             .unwrap_or_else(|| label(program, arguments)),
     };
     Err(start::start(of, program, &plan, &terms, output))
+}
+
+/// More than the body of any guest.
+const MOST_BODY_BYTES: u64 = 1 << 20;
+
+fn read_body(path: &Path) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::Pool(format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    let mut file = File::open(path).map_err(failed)?.take(MOST_BODY_BYTES + 1);
+    file.read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MOST_BODY_BYTES {
+        return Err(failed(io::Error::other("a body of more than 1 MiB")));
+    }
+    Ok(text)
 }
 
 fn show(program: &OsStr, plan: &Plan, output: &mut Output) -> Result<(), Failure> {
@@ -127,6 +153,9 @@ fn show(program: &OsStr, plan: &Plan, output: &mut Output) -> Result<(), Failure
         }
         let words: Vec<String> = record.command.iter().map(|word| quoted(word)).collect();
         let _ = writeln!(page, "{}", words.join(" "));
+        if let Some(body) = plan.body(&files) {
+            let _ = writeln!(page, "{body}");
+        }
         page
     })
 }

@@ -1,6 +1,7 @@
 //! Starting a VMM as planned, on memory of the pool or, where there is none, the ordinary way.
 
 use crate::Program;
+use crate::clean;
 use crate::failure::Failure;
 use crate::injector;
 use crate::output::Output;
@@ -8,7 +9,7 @@ use crate::text::bytes;
 use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::launch::inject::HandOverError;
 use firstlight_pool::launch::{
-    AllocateOptions, Backing, Need, Ordinary, Plan, Start, allocate, program_path,
+    AllocateOptions, Backing, Need, Ordinary, Plan, Start, allocate, huge_page_bytes, program_path,
 };
 use firstlight_pool::os::hugepages::{SYS, node_exists};
 use firstlight_pool::protocol::{Label, Lease, PageSize, RefusalCode};
@@ -19,6 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 /// How memory is requested.
 pub(crate) struct Terms {
@@ -34,6 +36,8 @@ pub(crate) struct Terms {
     pub(crate) require: bool,
     /// What makes it fail then, where it does not.
     pub(crate) require_by: &'static str,
+    /// Where the body goes that a guest is made with over an API.
+    pub(crate) body_to: Option<PathBuf>,
     /// What the guest is called.
     pub(crate) label: Label,
 }
@@ -125,16 +129,29 @@ fn started(
             on_pool(of, program, plan, allocated).map_err(Obstacle::from)
         }
     };
-    let (start, reason) = match on_pool {
+    let mut notes = plan.notes().to_vec();
+    let ((start, body), reason) = match on_pool {
         Ok(start) => (start, None),
         Err(obstacle) if obstacle.is_final || terms.require => {
             return Err(obstacle.failure);
         }
         Err(obstacle) => {
             leases.clear();
-            (ordinary(program, plan)?, Some(obstacle.failure.to_string()))
+            let start = (ordinary(program, plan)?, plan.body(&[]));
+            if obstacle.has_daemon {
+                notes.extend(terms.clean_pages(of, plan, &start));
+            }
+            (start, Some(obstacle.failure.to_string()))
         }
     };
+    if let Some((path, body)) = terms.body_to.as_ref().zip(body) {
+        write_body(path, &body).map_err(|error| {
+            let path = path.display();
+            Failure::Pool(format!(
+                "{path} cannot be written, so nothing is started: {error}"
+            ))
+        })?;
+    }
     let record = Record {
         schema: "firstlight.pool-run/1",
         from_pool: reason.is_none(),
@@ -142,7 +159,7 @@ fn started(
         require_by: terms.require_by,
         leases: leases.iter().collect(),
         take_ns,
-        notes: plan.notes(),
+        notes: &notes,
         command: words(program, start.arguments()),
     };
     // The reader may be gone: no reason not to start.
@@ -155,11 +172,14 @@ struct Obstacle {
     failure: Failure,
     /// Whether it cannot be started without the pool either.
     is_final: bool,
+    /// Whether a daemon said so.
+    has_daemon: bool,
 }
 
 impl From<ClientError> for Obstacle {
     fn from(error: ClientError) -> Self {
         Self {
+            has_daemon: matches!(error, ClientError::Refused(_)),
             failure: error.into(),
             is_final: false,
         }
@@ -171,6 +191,7 @@ impl From<HandOverError> for Obstacle {
         Self {
             failure: Failure::pool(&error),
             is_final: error.watched,
+            has_daemon: false,
         }
     }
 }
@@ -206,6 +227,19 @@ impl Terms {
         }
     }
 
+    /// A start without the pool fails where its huge pages are in clean slabs: which those are.
+    fn clean_pages(
+        &self,
+        of: Program,
+        plan: &Plan,
+        (start, body): &(Start, Option<String>),
+    ) -> Option<String> {
+        let page_bytes = huge_page_bytes(start.arguments(), body.as_deref())?;
+        let bytes = plan.needs().iter().map(|need| need.bytes);
+        let bytes = bytes.fold(0, u64::saturating_add);
+        clean::note(of, &self.socket, page_bytes, bytes)
+    }
+
     fn take_once(&self, needs: &[Need]) -> Result<Vec<Allocated>, ClientError> {
         let mut client = Client::connect(&self.socket)?;
         let options = AllocateOptions {
@@ -218,24 +252,36 @@ impl Terms {
     }
 }
 
-/// The VMM on files of the pool, which it inherits with their lease pipes.
+/// For its owner alone: a body may have secrets. A reader sees all of it or none.
+fn write_body(path: &Path, body: &str) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    io::Write::write_all(&mut file, body.as_bytes())?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// The VMM on files of the pool, which it inherits with their lease pipes, and the body that names them.
 fn on_pool(
     of: Program,
     program: &OsStr,
     plan: &Plan,
     allocated: Vec<Allocated>,
-) -> Result<Start, HandOverError> {
+) -> Result<(Start, Option<String>), HandOverError> {
     if plan.is_injected() {
         let lease_pipes = injector::start(of, plan.needs(), allocated)?;
         let start = Start::new(program, plan.with_memory(&[]));
-        return Ok(lease_pipes.into_iter().fold(start, Start::with));
+        return Ok((lease_pipes.into_iter().fold(start, Start::with), None));
     }
     let files: Vec<Backing> = allocated.iter().map(Start::backing).collect();
     let start = Start::new(program, plan.with_memory(&files));
     let each = allocated.into_iter();
-    Ok(each.fold(start, |start, one| {
+    let start = each.fold(start, |start, one| {
         start.with(one.memory).with(one.lease_pipe)
-    }))
+    });
+    Ok((start, plan.body(&files)))
 }
 
 /// The VMM without the pool.

@@ -114,6 +114,61 @@ fn without_the_pool_the_start_is_ordinary_and_says_so() {
     );
 }
 
+/// A guest that is made over the API: the VMM has the file that the body names.
+#[test]
+fn a_body_names_a_file_that_its_server_has() {
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let server = daemon.folder().join("cloud-hypervisor");
+    let script =
+        "#!/bin/sh\nstat -L -c %s $(sed 's/.*\"file\":\"\\([^\"]*\\)\".*/\\1/' \"$2\")\nexit 7\n";
+    fake_qemu::executable(&server, script);
+    let [body, rewritten] = ["vm.json", "new.json"].map(|name| daemon.folder().join(name));
+    let text = r#"{"payload":{"kernel":"k"},"memory":{"size":3145728,"hugepages":true}}"#;
+    std::fs::write(&body, text).expect("a file");
+    let words = [&body, &rewritten, &server].map(|path| path.to_str().expect("a plain name"));
+    let [body, new, server] = words;
+    let arguments = ["--vm-config", body, new, "--", server, "--api-socket", new];
+    let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
+    assert_eq!((code, stdout.as_str()), (7, "4194304\n"), "{stderr}");
+    assert!(stderr.contains("4 MiB from the pool"), "{stderr}");
+
+    // There is nothing any more: it is made as it was.
+    let (code, _, stderr) = run(&daemon.socket(), &arguments);
+    assert_eq!(code, 7, "{stderr}");
+    assert!(stderr.contains("starting the ordinary way"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(new).expect("it is written"), text);
+    let allocated = daemon.allocated();
+    assert_eq!((allocated.len(), allocated[0].take.bytes), (1, 3 << 20));
+
+    std::fs::remove_file(new).expect("it is there");
+    for (arguments, expected) in [
+        (
+            ["--vm-config", "/nowhere", new, "--", server],
+            "/nowhere: No such file",
+        ),
+        (
+            ["--vm-config", "/dev/zero", new, "--", server],
+            "a body of more than 1 MiB",
+        ),
+        (
+            ["--vm-config", body, "/nowhere/new", "--", server],
+            "so nothing is started",
+        ),
+        (
+            ["--vm-config", body, new, "--", "qemu-system-x86_64"],
+            "is not cloud-hypervisor",
+        ),
+    ] {
+        let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
+        assert_eq!((code, stdout.as_str()), (5, ""), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+    assert!(!rewritten.exists());
+    let arguments = ["--vm-config", body, new, "--show", "--", server];
+    let (_, stdout, _) = run(&daemon.socket(), &arguments);
+    assert!(stdout.contains(r#""file":"/proc/self/fd/N0""#), "{stdout}");
+}
+
 #[test]
 fn all_nodes_or_none() {
     let daemon = StandIn::new(PageSize::Transparent, 1, 0);

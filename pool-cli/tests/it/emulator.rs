@@ -166,3 +166,51 @@ fn without_a_qemu_beside_it_the_emulator_says_so() {
     );
     assert!(stderr.contains(&expected), "{stderr}");
 }
+
+#[test]
+fn without_a_qemu_beside_it_that_of_path_is_started_on_the_pool() {
+    let (folder, elsewhere) = (folder(), with_qemu());
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let path = format!("{}:/usr/bin:/bin", elsewhere.path().display());
+    let output = Command::new(folder.path().join("firstlight-qemu-system-none"))
+        .args(["-m", "2"])
+        .env("FIRSTLIGHT_POOL", daemon.socket())
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(7), "{stderr}");
+    let qemu = elsewhere.path().join("qemu-system-none");
+    let said = format!("starting {}, which PATH has\n", qemu.display());
+    assert!(stderr.contains(&said), "{stderr}");
+    assert!(stderr.contains("2 MiB from the pool"), "{stderr}");
+    assert!(stdout.contains("/proc/self/fd/"), "{stdout}");
+}
+
+/// As where QEMU was replaced by a script that starts the wrapper, which then starts that.
+#[test]
+fn an_emulator_that_would_start_itself_says_so() {
+    let daemon = StandIn::new(PageSize::Transparent, 9, 0);
+    for line in ["-m 2", "-version"] {
+        for is_script in [true, false] {
+            let folder = folder();
+            let [emulator, qemu] = ["firstlight-qemu-system-none", "qemu-system-none"]
+                .map(|name| folder.path().join(name));
+            if is_script {
+                let script = format!("#!/bin/sh\nexec {} \"$@\"\n", emulator.display());
+                fs::write(&qemu, script).unwrap();
+                fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
+            } else {
+                symlink(env!("CARGO_BIN_EXE_firstlight-pool"), &qemu).unwrap();
+            }
+            let words: Vec<&str> = line.split(' ').collect();
+            let (code, _, stderr) = start(folder.path(), &daemon.socket(), &words);
+            assert_eq!(code, 5, "{stderr}");
+            let qemu = qemu.display();
+            let said = format!("{qemu} is no QEMU but starts this program again");
+            assert!(stderr.contains(&said), "{stderr}");
+        }
+    }
+    assert!(daemon.allocated().len() <= 1, "it is no loop");
+}

@@ -10,6 +10,7 @@ mod allocate;
 mod backing;
 mod cloud_hypervisor;
 mod error;
+mod huge;
 pub mod inject;
 mod label;
 mod need;
@@ -20,11 +21,12 @@ mod start;
 pub use allocate::{AllocateOptions, allocate};
 pub use backing::Backing;
 pub use error::PlanError;
+pub use huge::huge_page_bytes;
 pub use label::label;
 pub use need::Need;
 #[cfg(test)]
 pub(crate) use start::keep_open;
-pub use start::{Start, program_path};
+pub use start::{STARTED, Start, program_path};
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -48,6 +50,7 @@ pub struct Plan {
 enum Kind {
     Qemu(qemu::QemuPlan),
     CloudHypervisor(cloud_hypervisor::CloudHypervisorPlan),
+    Api(Box<cloud_hypervisor::api::ApiPlan>),
     Places(places::PlacesPlan),
     Inject {
         arguments: Vec<OsString>,
@@ -98,6 +101,54 @@ impl Plan {
             });
         };
         Ok(Self { kind })
+    }
+
+    /// Plans Cloud Hypervisor as a server, and `body`, with which a guest is made over its API
+    /// (`vm.create`): [`Plan::body`] is what to send instead.
+    ///
+    /// ```
+    /// use firstlight_pool::launch::{Backing, Plan};
+    /// let arguments = ["--api-socket", "vm.sock"].map(Into::into);
+    /// let body = r#"{"payload":{"kernel":"k"},"memory":{"size":2097152}}"#;
+    /// let plan = Plan::over_api("cloud-hypervisor".as_ref(), &arguments, body, &[], &|_| false)?;
+    /// let file = Backing { path: "/proc/self/fd/3".into(), align_bytes: None };
+    /// let memory = r#""file":"/proc/self/fd/3","id":"mem0","shared":true,"size":2097152"#;
+    /// assert!(plan.body(&[file]).is_some_and(|body| body.contains(memory)));
+    /// # Ok::<(), firstlight_pool::launch::PlanError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What stands in the way, and what to change.
+    pub fn over_api(
+        program: &OsStr,
+        arguments: &[OsString],
+        body: &str,
+        asked: &[Need],
+        is_file: &dyn Fn(&Path) -> bool,
+    ) -> Result<Self, PlanError> {
+        if !cloud_hypervisor::is_it(program) {
+            return Err(PlanError::Unreadable {
+                option: "--vm-config".into(),
+                text: "the body of a request".into(),
+                reason: format!(
+                    "{} is not cloud-hypervisor, and no other API is known here",
+                    program.to_string_lossy()
+                ),
+            });
+        }
+        let plan = cloud_hypervisor::api::ApiPlan::new(arguments, body, asked, is_file)?;
+        Ok(Self {
+            kind: Kind::Api(Box::new(plan)),
+        })
+    }
+
+    /// What to make the guest with over the API: on `files`, one for each need, or without any as it was.
+    #[must_use]
+    pub fn body(&self, files: &[Backing]) -> Option<String> {
+        match &self.kind {
+            Kind::Api(plan) => Some(plan.body(files)),
+            _ => None,
+        }
     }
 
     /// Plans a command line that stays as it is: what its VMM makes with
@@ -177,6 +228,7 @@ impl Plan {
         match &self.kind {
             Kind::Qemu(plan) => &plan.needs,
             Kind::CloudHypervisor(plan) => &plan.needs,
+            Kind::Api(plan) => &plan.line.needs,
             Kind::Places(plan) => &plan.needs,
             Kind::Inject { needs, .. } => needs,
         }
@@ -188,6 +240,7 @@ impl Plan {
         match &self.kind {
             Kind::Qemu(plan) => &plan.notes,
             Kind::CloudHypervisor(plan) => &plan.notes,
+            Kind::Api(plan) => &plan.line.notes,
             Kind::Inject { notes, .. } => notes,
             Kind::Places(_) => &[],
         }
@@ -199,6 +252,7 @@ impl Plan {
         match &self.kind {
             Kind::Qemu(plan) => plan.with_memory(files),
             Kind::CloudHypervisor(plan) => plan.with_memory(files),
+            Kind::Api(plan) => plan.arguments.clone(),
             Kind::Places(plan) => plan.with_memory(files),
             Kind::Inject { arguments, .. } => arguments.clone(),
         }
@@ -210,6 +264,7 @@ impl Plan {
         match &self.kind {
             Kind::Qemu(plan) => Ordinary::Arguments(plan.ordinary()),
             Kind::CloudHypervisor(plan) => Ordinary::Arguments(plan.ordinary()),
+            Kind::Api(plan) => Ordinary::Arguments(plan.arguments.clone()),
             Kind::Places(_) => Ordinary::EmptyFiles,
             Kind::Inject { arguments, .. } => Ordinary::Arguments(arguments.clone()),
         }

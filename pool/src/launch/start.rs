@@ -14,6 +14,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+/// The variable in which a VMM is told its program, by which a wrapper that was started in a VMM's
+/// place knows that it was.
+pub const STARTED: &str = "FIRSTLIGHT_STARTED";
+
 /// A VMM about to be started, and what it is to inherit.
 #[derive(Debug)]
 pub struct Start {
@@ -98,7 +102,7 @@ impl Start {
             keep_open(descriptor)?;
         }
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments);
+        command.args(&self.arguments).env(STARTED, &self.program);
         Ok(command)
     }
 }

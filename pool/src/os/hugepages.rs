@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// Where the kernel shows its folders.
 pub const SYS: &str = "/sys";
 
+/// The kernel's number for their file system.
+pub(crate) const HUGETLBFS: u64 = 0x9584_58f6;
+
 /// Huge pages of one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {

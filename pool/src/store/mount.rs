@@ -7,14 +7,14 @@
 //! hands it to the next daemon, with its files.
 
 use super::error::StoreError;
+use crate::os::hugepages::HUGETLBFS;
 use crate::protocol::PageSize;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatFs};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The kernel's numbers for the two file systems.
-const HUGETLBFS: u64 = 0x9584_58f6;
+/// The kernel's number for the other file system.
 const TMPFS: u64 = 0x0102_1994;
 
 /// A folder of memory files.

@@ -1,11 +1,14 @@
 //! What an operator changes while a daemon serves.
 
-use super::kit::{Daemon, another_user, is_root, take, until};
+use super::kit::{Daemon, another_user, huge_pages, is_root, take, until};
 use crate::common::schema;
+use crate::fake_qemu;
 use firstlight_pool::client::{Client, ClientError};
+use firstlight_pool::os::hugepages;
 use firstlight_pool::protocol::{FillChange, RefusalCode};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 const CLASS: &str = "[[class]] # ours\npage = \"thp\"\nsource = \"memfd\"\nsize = \"4M\"\n";
@@ -52,6 +55,53 @@ fn a_new_size_stays_only_where_it_is_written_and_only_if_the_daemon_takes_it() {
             .all(|name| !name.to_str().unwrap().starts_with(".tmp")),
         "{names:?}"
     );
+}
+
+/// Where the pool has all huge pages, one that fits no slab finds none, beside clean slabs.
+#[test]
+fn a_guest_whose_huge_pages_are_in_clean_slabs_is_told_which_command_gives_them_back() {
+    let Some(_pages) = huge_pages(8) else { return };
+    let daemon = Daemon::start("[[class]]\nsize = \"4M\"\nslabs = 4\n");
+    daemon.until_clean(4);
+    let free_pages = || {
+        let seen = hugepages::counts(Path::new(hugepages::SYS), 2 << 20, None);
+        let seen = seen.unwrap().unwrap();
+        seen.free_pages - seen.promised_pages
+    };
+    let qemu = daemon.path().join("qemu-system-x86_64");
+    fake_qemu::executable(&qemu, "#!/bin/sh\nexit 7\n");
+    let before = free_pages();
+    let start = |pages: u64, kind: &str| {
+        let size = format!("{}M", (before + pages) * 2);
+        let object = format!("{kind},id=m,size={size}");
+        let qemu = qemu.to_str().unwrap();
+        let line = [
+            "run",
+            "--topup",
+            "0",
+            "--",
+            qemu,
+            "-m",
+            &size,
+            "-machine",
+            "memory-backend=m",
+        ];
+        let output = pool(&daemon, &[&line[..], &["-object", &object]].concat());
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let huge = "memory-backend-memfd,hugetlb=on";
+    let said = start(3, huge);
+    let expected = "huge pages of 2 MiB by itself, 6 MiB more than are free; 16 MiB of them are in \
+                    clean slabs: `firstlight pool resize --size 4M --slabs 2` gives 2 slabs back";
+    assert!(said.contains(expected), "{said}");
+    assert!(start(100, huge).contains("too few: set more aside"));
+    assert!(!start(3, "memory-backend-memfd").contains("clean slabs"));
+
+    let resized = pool(&daemon, &["resize", "--size", "4M", "--slabs", "2"]);
+    assert!(resized.status.success(), "{resized:?}");
+    until("two slabs are given back", || free_pages() == before + 4);
+    assert!(!start(3, huge).contains("clean slabs"), "enough are free");
 }
 
 #[test]

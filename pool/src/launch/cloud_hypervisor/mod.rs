@@ -11,6 +11,7 @@
 //! `hugepages` and `host_numa_node` are left out beside a file: the slab has its pages, and lies
 //! where it was taken from. Facts are from the VMM's docs/memory.md and `vmm/src/memory_manager.rs`.
 
+pub(super) mod api;
 mod list;
 #[cfg(test)]
 mod tests;
@@ -126,9 +127,9 @@ impl CloudHypervisorPlan {
         };
         plan.read()?;
         if !PAYLOADS.iter().any(|option| plan.has(option)) {
-            let text = "this command line starts no guest (no --kernel or --firmware): where its \
-                        memory is said over the API, give --memory SIZE before -- and write \
-                        {memory} in an argument that reaches it";
+            let text = "this command line starts no guest (no --kernel or --firmware): where one is \
+                        made over the API, give its body and a file for the new one, \
+                        --vm-config IN OUT, before --";
             return refuse("", text);
         }
         if plan.has("--landlock") {
@@ -254,6 +255,7 @@ impl CloudHypervisorPlan {
                 return refuse("", "each --memory-zone has an id");
             };
             self.notes.extend(check(id, list)?);
+            self.check_overlap(at, id)?;
             if let Some(file) = list.get("file").filter(|file| is_file(Path::new(file))) {
                 let text = format!(
                     "its file {file} would not be used; remove the file if its content is not \
@@ -294,6 +296,26 @@ impl CloudHypervisorPlan {
         let memory = self.memory.as_ref();
         let merges = memory.is_some_and(|memory| memory.list.is_on("mergeable"));
         self.notes.extend(merges.then(|| NOT_MERGED.to_owned()));
+        Ok(())
+    }
+
+    /// Zones of one file would be the same memory, and those on the pool are not.
+    fn check_overlap(&self, at: usize, id: &str) -> Result<(), PlanError> {
+        let list = &self.zones[at].list;
+        let named = |name: &str| list.get(name);
+        for before in &self.zones[..at] {
+            if before.list.get("id") == Some(id) {
+                return refuse(id, "another zone has this id: each needs its own");
+            }
+            let file = named("file").filter(|file| before.list.get("file") == Some(file));
+            if let Some(file) = file.filter(|file| !Path::new(file).is_dir()) {
+                let text = format!(
+                    "its file {file} is another zone's, too, and a slab is one zone's: name a file for \
+                     each, or leave file= out"
+                );
+                return refuse(id, text);
+            }
+        }
         Ok(())
     }
 

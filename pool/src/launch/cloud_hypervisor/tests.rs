@@ -192,6 +192,16 @@ fn what_cannot_be_on_the_pool_is_refused_with_what_to_change() {
             &[],
             "/var/saved would not be used",
         ),
+        (
+            "--memory size=0 --memory-zone id=m,size=1G id=m,size=2G",
+            &[],
+            "memory zone m: another zone has this id",
+        ),
+        (
+            "--memory size=0 --memory-zone id=m,size=1G,file=/a id=n,size=1G,file=/a",
+            &[],
+            "memory zone n: its file /a is another zone's, too",
+        ),
         ("--memory size=1G,hotplug_size=1G", &[], "virtio-mem"),
         (
             "--memory size=1G,hotplug_method=acpi,hotplug_size=1G",
@@ -253,6 +263,13 @@ fn what_cannot_be_on_the_pool_is_refused_with_what_to_change() {
             .unwrap_err();
         assert!(error.to_string().contains(words), "{line}: {error}");
     }
+}
+
+/// A folder, in which each zone has a file of its own without a name.
+#[test]
+fn zones_may_name_one_folder() {
+    let line = "--memory size=0 --memory-zone id=m,size=2M,file=/dev id=n,size=2M,file=/dev";
+    assert_eq!(plan(line, &[]).unwrap().needs().len(), 2);
 }
 
 #[test]

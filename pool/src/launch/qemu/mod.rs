@@ -109,7 +109,7 @@ impl QemuPlan {
         asked: &[Need],
         is_file: &dyn Fn(&Path) -> bool,
     ) -> Result<Self, PlanError> {
-        if !readconfig::memory(arguments).is_empty() {
+        if !readconfig::memory(arguments)?.is_empty() {
             return Err(PlanError::Unreadable {
                 option: "-readconfig".into(),
                 text: "the guest's memory".into(),
@@ -434,10 +434,10 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
 }
 
 /// A command line, and what files of options say about memory.
-fn with_files(arguments: &[OsString]) -> Vec<OsString> {
+fn with_files(arguments: &[OsString]) -> Result<Vec<OsString>, PlanError> {
     let mut all = arguments.to_vec();
-    all.extend(readconfig::memory(arguments));
-    all
+    all.extend(readconfig::memory(arguments)?);
+    Ok(all)
 }
 
 /// Memory that is shared through a file with a name is another process' to read, whether the
@@ -446,7 +446,7 @@ pub(super) fn check_shared_files(
     arguments: &[OsString],
     is_folder: &dyn Fn(&Path) -> bool,
 ) -> Result<(), PlanError> {
-    let setup = Setup::read(&with_files(arguments))?;
+    let setup = Setup::read(&with_files(arguments)?)?;
     for backend in setup.all_backends()? {
         let list = &backend.properties;
         let path = list.get("mem-path").unwrap_or_default();
@@ -467,7 +467,7 @@ pub(super) fn injected(
     arguments: &[OsString],
     asked: &[Need],
 ) -> Result<(Vec<Need>, Vec<String>), PlanError> {
-    let setup = Setup::read(&with_files(arguments))?;
+    let setup = Setup::read(&with_files(arguments)?)?;
     let named = setup.guest_backends()?;
     if named.is_empty() {
         return Err(PlanError::Inject {

@@ -5,6 +5,7 @@
 //! name, and what is secret in a file would be seen on a command line.
 
 use super::options;
+use crate::launch::error::PlanError;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -21,24 +22,42 @@ const SECTIONS: [(&str, &str); 4] = [
     ("object", "-object"),
 ];
 
-/// What the files of a command line say about memory, as options; what is no file, cannot be read
-/// or says something else is QEMU's to judge.
-pub(in crate::launch) fn memory(arguments: &[OsString]) -> Vec<OsString> {
+/// What the files of a command line say about memory, as options. What is not there, cannot be read
+/// or says something else is QEMU's to judge; it reads no further file that one names.
+pub(in crate::launch) fn memory(arguments: &[OsString]) -> Result<Vec<OsString>, PlanError> {
     let given = options::read(arguments);
     let configs = given.iter().filter(|one| one.name == "readconfig");
-    let texts = configs.filter_map(|one| text(Path::new(one.value?)));
-    texts.flat_map(|text| options_of(&text)).collect()
+    let mut all = Vec::new();
+    for path in configs.filter_map(|one| one.value) {
+        all.extend(options_of(&text(path)?.unwrap_or_default()));
+    }
+    Ok(all)
 }
 
-/// What a file says that QEMU can read again.
-fn text(path: &Path) -> Option<String> {
-    if !path.metadata().ok()?.is_file() {
-        return None;
+/// What a file says; `None` of one that QEMU cannot read either.
+fn text(path: &str) -> Result<Option<String>, PlanError> {
+    let unknown = |reason: &str| PlanError::Unreadable {
+        option: "-readconfig".into(),
+        text: path.into(),
+        reason: format!("{reason}, so what it says of memory is not known"),
+    };
+    match Path::new(path).metadata() {
+        Ok(known) if known.is_file() => {}
+        Ok(known) if !known.is_dir() => return Err(unknown("it is a device or a pipe")),
+        _ => return Ok(None),
     }
-    let mut text = String::new();
-    let mut file = File::open(path).ok()?.take(MOST_BYTES + 1);
-    file.read_to_string(&mut text).ok()?;
-    (text.len() as u64 <= MOST_BYTES).then_some(text)
+    let mut bytes = Vec::new();
+    let file = File::open(path).map(|file| file.take(MOST_BYTES + 1));
+    if file
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .is_err()
+    {
+        return Ok(None);
+    }
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(unknown("it is larger than 1 MiB"));
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn options_of(text: &str) -> Vec<OsString> {
@@ -124,7 +143,7 @@ mod tests {
             .collect();
         assert_eq!(needs, [(1 << 30, Some(0)), (1 << 30, Some(1))]);
         assert_eq!(plan.with_memory(&[]), arguments, "nothing is rewritten");
-        let words = memory(&arguments).join(OsStr::new(" "));
+        let words = memory(&arguments).unwrap().join(OsStr::new(" "));
         assert!(!words.to_string_lossy().contains("hunter2"), "{words:?}");
     }
 
@@ -151,13 +170,15 @@ mod tests {
     /// As without such files.
     #[test]
     fn a_file_that_says_nothing_of_memory_is_none_of_the_plans_business() {
-        let many = "#".repeat((1 << 20) + 1) + "\n[memory]\nsize = \"1G\"\n";
+        let many = "#".repeat((1 << 20) - 1) + "\n";
         for text in [
             "",
             "[vnc \"default\"]\nvnc = \"none\"\n",
             "[machine]\ntype = \"q35\"\n",
             "[object \"rng\"]\nqom-type = \"rng-random\"\n",
             "size = \"1G\"\n[memory\n[\n]\n= \"\n",
+            // Nothing includes another file.
+            "readconfig = \"/etc/other.conf\"\n[readconfig]\nfile = \"/etc/other.conf\"\n",
             &many,
         ] {
             let file = config(text);
@@ -174,9 +195,39 @@ mod tests {
                 "{text}"
             );
         }
-        for path in ["/dev/zero", "/proc/self", "/no/such/file"] {
-            assert!(memory(&line(Path::new(path))).is_empty(), "{path}");
+        let folder = tempfile::tempdir().unwrap();
+        let circle = folder.path().join("circle");
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        for path in [Path::new("/proc/self"), Path::new("/no/such/file"), &circle] {
+            assert_eq!(memory(&line(path)).unwrap(), [""; 0], "{path:?}");
         }
-        assert!(memory(&["-readconfig".into()]).is_empty());
+        assert_eq!(memory(&["-readconfig".into()]).unwrap(), [""; 0]);
+    }
+
+    /// Such a guest would have memory twice.
+    #[test]
+    fn a_file_that_is_not_read_is_refused_with_the_reason() {
+        let many = config(&("#".repeat(1 << 20) + "\n[memory]\nsize = \"1G\"\n"));
+        for (path, reason) in [
+            (
+                many.path(),
+                "it is larger than 1 MiB, so what it says of memory is not known",
+            ),
+            (Path::new("/dev/zero"), "it is a device or a pipe"),
+        ] {
+            let mut arguments = line(path);
+            arguments.extend(["-m", "1G"].map(OsString::from));
+            let qemu = OsStr::new(QEMU);
+            for error in [
+                Plan::new(qemu, &arguments, &[], &|_| false)
+                    .map(drop)
+                    .unwrap_err(),
+                Plan::managed(qemu, &arguments).map(drop).unwrap_err(),
+                Plan::injected(qemu, &arguments, &[]).map(drop).unwrap_err(),
+            ] {
+                let expected = format!("-readconfig {}: {reason}", path.display());
+                assert!(error.to_string().starts_with(&expected), "{error}");
+            }
+        }
     }
 }
