@@ -126,7 +126,11 @@ fn starts_while_memory_is_filled_and_starts_on_pinned_memory() {
         assert_eq!(variants, [&false.into(), &true.into(), &Value::Null]);
     }
     for row in rows {
-        assert!(row["s"][0].as_f64().is_some_and(|s| s > 0.0), "{row}");
+        let all = row["s"][0].as_f64().expect("a round");
+        assert!(all > 0.0, "{row}");
+        let pin = row["pin_mean_s"].as_f64();
+        assert_eq!(pin.is_some(), !row["prezeroed"].is_null(), "{row}");
+        assert!(pin.is_none_or(|pin| pin > 0.0 && pin < all), "{row}");
     }
 }
 

@@ -82,9 +82,29 @@ struct Row {
     mean_s: f64,
     /// Standard deviation; zero for one round.
     deviation_s: f64,
+    /// Of the mean, from QEMU's greeting until all is pinned: without the pool the kernel zeroes
+    /// meanwhile, so what that takes is the difference between the two variants. `null` for the floor.
+    pin_mean_s: Option<f64>,
+}
+
+/// A start, and how much of it was pinning.
+struct Timed {
+    all: Duration,
+    pin: Duration,
 }
 
 impl Row {
+    fn of_pinned(page: &'static str, prezeroed: bool, starts: &[Timed]) -> Option<Self> {
+        let all: Vec<_> = starts.iter().map(|one| one.all).collect();
+        let pins: Vec<_> = starts.iter().map(|one| one.pin).collect();
+        let pins = Self::of(page, None, &pins)?;
+        let row = Self::of(page, Some(prezeroed), &all)?;
+        Some(Self {
+            pin_mean_s: Some(pins.mean_s),
+            ..row
+        })
+    }
+
     fn of(page: &'static str, prezeroed: Option<bool>, times: &[Duration]) -> Option<Self> {
         let s: Vec<f64> = times.iter().map(|time| micro(time.as_secs_f64())).collect();
         let count = f64::from(u32::try_from(s.len()).ok().filter(|count| *count > 0)?);
@@ -97,6 +117,7 @@ impl Row {
             s,
             mean_s: micro(mean),
             deviation_s: micro(deviation),
+            pin_mean_s: None,
         })
     }
 }
@@ -174,7 +195,8 @@ impl Record {
         let bytes = self.size_bytes;
         let mut daemon =
             OwnDaemon::start(program, &folder, kind, &BTreeSet::from([bytes]), Some("0"))?;
-        let [mut floors, mut without, mut with] = [const { Vec::new() }; 3];
+        let mut floors = Vec::new();
+        let [mut without, mut with] = [const { Vec::new() }; 2];
         let progress = Progress::new();
         for round in 1..=rounds {
             if stop.load(Ordering::Relaxed) {
@@ -189,9 +211,10 @@ impl Record {
             }
         }
         daemon.stop()?;
-        for (prezeroed, times) in [(Some(false), without), (Some(true), with), (None, floors)] {
-            self.rows.extend(Row::of(page, prezeroed, &times));
+        for (prezeroed, starts) in [(false, without), (true, with)] {
+            self.rows.extend(Row::of_pinned(page, prezeroed, &starts));
         }
+        self.rows.extend(Row::of(page, None, &floors));
         Ok(())
     }
 
@@ -204,7 +227,7 @@ impl Record {
         let rounds = self.rows.iter().map(|row| row.s.len()).max().unwrap_or(0);
         let mut head = vec!["pages".into(), "pre-zeroed".into()];
         head.extend((1..=rounds).map(|round| format!("round {round}")));
-        head.extend(["mean".into(), "deviation".into()]);
+        head.extend(["mean", "deviation", "of it pinning"].map(String::from));
         let mut cells = vec![head];
         for row in &self.rows {
             let variant = match row.prezeroed {
@@ -214,7 +237,8 @@ impl Record {
             };
             let mut line = vec![row.page.into(), variant];
             line.extend((0..rounds).map(|at| row.s.get(at).map_or(String::new(), seconds)));
-            line.extend([seconds(&row.mean_s), seconds(&row.deviation_s)]);
+            let pin = row.pin_mean_s.as_ref().map_or("-".into(), seconds);
+            line.extend([seconds(&row.mean_s), seconds(&row.deviation_s), pin]);
             cells.push(line);
         }
         for line in text::table("<<>", &cells) {
@@ -226,10 +250,11 @@ impl Record {
             };
             let _ = writeln!(
                 page,
-                "{}: {GOOD}{:.1} times faster{GOOD:#}, {:.2} times the floor",
+                "{}: {GOOD}{:.1} times faster{GOOD:#}, {:.2} times the floor{}",
                 with.page,
                 without.mean_s / with.mean_s,
                 with.mean_s / floor.mean_s,
+                apart(without, with),
             );
         }
         for note in &self.notes {
@@ -237,6 +262,15 @@ impl Record {
         }
         page
     }
+}
+
+/// What zeroing takes and what pinning does, of which the pool takes the first away.
+fn apart(without: &Row, with: &Row) -> String {
+    let both = without.pin_mean_s.zip(with.pin_mean_s);
+    both.map_or(String::new(), |(both, pin)| {
+        let zeroing = (both - pin).max(0.0);
+        format!("; zeroing takes {zeroing:.3} s, pinning {pin:.3} s")
+    })
 }
 
 fn seconds(s: &f64) -> String {
@@ -249,7 +283,7 @@ fn start_and_pin(
     daemon: &mut OwnDaemon,
     bytes: u64,
     zeroed: bool,
-) -> Result<Duration, Failure> {
+) -> Result<Timed, Failure> {
     let need = [Need { bytes, node: None }];
     let mut begin = Instant::now();
     let allocated = allocate(daemon.client(), &need, &AllocateOptions::default());
@@ -273,11 +307,12 @@ fn start_and_pin(
         start.with(one.memory).with(one.lease_pipe)
     });
     bench.time_until(start, begin, || {
+        let greeted = Instant::now();
         let pinned: io::Result<Vec<Pinned>> =
             ours.iter().map(|file| Pinned::new(file, bytes)).collect();
-        let done = begin.elapsed();
+        let (all, pin) = (begin.elapsed(), greeted.elapsed());
         drop(pinned?);
-        Ok(done)
+        Ok(Timed { all, pin })
     })
 }
 
@@ -298,23 +333,25 @@ mod tests {
             rows: Vec::new(),
             notes: vec!["a note".into()],
         };
-        let rows = [
-            (Some(false), ms(&[1000, 1100, 1200])),
-            (Some(true), ms(&[100, 110, 120])),
-            (None, ms(&[50])),
-        ];
-        for (prezeroed, times) in rows {
-            record.rows.extend(Row::of("4K", prezeroed, &times));
+        for (prezeroed, times, pins) in [
+            (false, ms(&[1000, 1100, 1200]), ms(&[900, 1000, 1100])),
+            (true, ms(&[100, 110, 120]), ms(&[40, 50, 60])),
+        ] {
+            let starts = times.into_iter().zip(pins);
+            let starts: Vec<_> = starts.map(|(all, pin)| Timed { all, pin }).collect();
+            record.rows.extend(Row::of_pinned("4K", prezeroed, &starts));
         }
+        record.rows.extend(Row::of("4K", None, &ms(&[50])));
         assert_eq!(record.rows[0].mean_s, 1.1);
         assert_eq!(record.rows[0].deviation_s, 0.1);
         assert_eq!(record.rows[2].deviation_s, 0.0);
         assert!(Row::of("4K", None, &[]).is_none());
         let table = record.table();
         for line in [
-            "4K     without          1.000    1.100    1.200  1.100      0.100",
-            "4K     floor: 64 MiB    0.050                    0.050      0.000",
-            "4K: 10.0 times faster, 2.20 times the floor",
+            "4K     without          1.000    1.100    1.200  1.100      0.100          1.000",
+            "4K     with             0.100    0.110    0.120  0.110      0.010          0.050",
+            "4K     floor: 64 MiB    0.050                    0.050      0.000              -",
+            "4K: 10.0 times faster, 2.20 times the floor; zeroing takes 0.950 s, pinning 0.050 s",
             "note: a note",
         ] {
             assert!(
