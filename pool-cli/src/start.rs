@@ -129,6 +129,7 @@ fn started(
             on_pool(of, program, plan, allocated).map_err(Obstacle::from)
         }
     };
+    // What the plan notes is of the pool's memory.
     let mut notes = plan.notes().to_vec();
     let ((start, body), reason) = match on_pool {
         Ok(start) => (start, None),
@@ -138,6 +139,7 @@ fn started(
         Err(obstacle) => {
             leases.clear();
             let start = (ordinary(program, plan)?, plan.body(&[]));
+            notes.clear();
             if obstacle.has_daemon {
                 notes.extend(terms.clean_pages(of, plan, &start));
             }

@@ -95,8 +95,9 @@ fn without_the_pool_the_start_is_ordinary_and_says_so() {
                     command line has them (--require fails instead)\n";
     assert!(stderr.ends_with(ordinary), "{stderr}");
 
-    let (_, stdout, stderr) = run(&daemon.socket(), &["--", qemu, "-m", "64"]);
-    assert_eq!(stdout, "-m 64\n");
+    let private = ["--", qemu, "-m", "64", "-mem-path", "/nowhere"];
+    let (_, stdout, stderr) = run(&daemon.socket(), &private);
+    assert_eq!(stdout, "-m 64 -mem-path /nowhere\n", "nothing is left out");
     assert_eq!(
         stderr,
         format!("firstlight: the pool refuses (empty): nothing is ready{ordinary}")
