@@ -81,7 +81,8 @@ fn find(qemu: &Path) -> Result<PathBuf, Failure> {
         ))
     })?;
     let file = |path: &Path| path.canonicalize().ok();
-    let is_own = env::current_exe().is_ok_and(|own| file(&own) == file(&found));
+    let own = env::current_exe().ok().and_then(|own| file(&own));
+    let is_own = own.is_some() && own == file(&found);
     if is_own || env::var_os(STARTED).is_some_and(|name| Path::new(&name) == found) {
         return Err(Failure::Pool(format!(
             "{0} is no QEMU but starts this program again: where QEMU was moved aside, say to \
