@@ -33,6 +33,9 @@ UEFI := x86_64-unknown-uefi
 # What the image is built for besides, and QEMU's names of those processors.
 OTHERS := aarch64-unknown-none riscv64gc-unknown-none-elf
 EMULATED := x86_64 aarch64 riscv64
+# The engine's crates, each after those that it needs, and those with unsafe code.
+ENGINE := firstlight-memory firstlight-frames firstlight-boot firstlight-memmap firstlight-workers firstlight-blocks firstlight
+UNSAFE := firstlight-memory firstlight-frames firstlight-boot firstlight-memmap firstlight-workers
 # No C library of the machine, so no code chosen by its processor.
 COUNTED := x86_64-unknown-linux-musl
 
@@ -90,7 +93,7 @@ test-workspace: setup
 	@cargo test --quiet --workspace --doc
 
 # Few of the engine's tests, with other features: to optimise them all takes minutes more than these take.
-TEST_ANEW = cargo test --quiet -p firstlight --config profile.dev.package.firstlight.opt-level=0
+TEST_ANEW = cargo test --quiet -p firstlight $(ENGINE:%=--config profile.dev.package.%.opt-level=0)
 
 test-features: setup
 	@$(TEST_ANEW) --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
@@ -165,7 +168,7 @@ dist: setup ## release: static programs for two processors, packages, stick, con
 	@packaging/dist/build.sh
 
 # Each is packed as the registry gets it, those that it needs before it.
-PUBLISHED = firstlight-figures firstlight firstlight-wire firstlight-workloads firstlight-host firstlight-bench \
+PUBLISHED = firstlight-figures $(ENGINE) firstlight-wire firstlight-workloads firstlight-host firstlight-bench \
     firstlight-lab firstlight-pool firstlight-pool-cli firstlight-cli
 
 publish-order: setup ## release: all crates in the order in which they are published, as a dry run; each is built from what the registry gets
@@ -228,23 +231,24 @@ check-fuzz: setup
 
 check-bare: setup
 	@scripts/setup.sh target $(BARE)
-	@cargo clippy --quiet -p firstlight --no-default-features -- -D warnings
-	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
+	@# Workers need `content`.
+	@cargo clippy --quiet $(patsubst %,-p %,$(filter-out firstlight-workers,$(ENGINE))) --no-default-features -- -D warnings
+	@cargo clippy --release --quiet $(ENGINE:%=-p %) -p firstlight-image --target $(BARE) -- -D warnings
 	@scripts/setup.sh target $(UEFI)
 	@cargo clippy --release --quiet -p firstlight-image-uefi --target $(UEFI) -- -D warnings
 	@for target in $(OTHERS); do \
 	    scripts/setup.sh target $$target; \
-	    cargo clippy --release --quiet -p firstlight -p firstlight-image --target $$target -- -D warnings; \
+	    cargo clippy --release --quiet $(ENGINE:%=-p %) -p firstlight-image --target $$target -- -D warnings; \
 	done
 
 publish-check: setup ## test: the engine as the registry gets it: packed, built on its own, documented as docs.rs does
-	@cargo publish --dry-run --allow-dirty --quiet -p firstlight
+	@cargo publish --dry-run --allow-dirty --quiet $(ENGINE:%=-p %)
 	@scripts/setup.sh toolchain nightly
-	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -p firstlight --all-features --no-deps --quiet --target-dir target/docsrs
+	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc $(ENGINE:%=-p %) --all-features --no-deps --quiet --target-dir target/docsrs
 
 semver: setup ## test: what breaks the engine's interface since it got its version, or since BASE=COMMIT (the tool takes minutes to build, once)
 	@scripts/setup.sh tool cargo-semver-checks
-	@scripts/semver.sh $(BASE)
+	@scripts/semver.sh "$(ENGINE)" $(BASE)
 
 # `make check` lints against what the standard library got later; `make nightly` builds all programs with it.
 msrv-engine: setup
@@ -265,9 +269,9 @@ msrv: msrv-engine ## test: all libraries and programs with the oldest Rust that 
 
 # Miri interprets on one processor: `make -j2 miri` takes two. Modules that deny unsafe code have no undefined behaviour
 # to be seen: `make test` runs their tests. model_names_tests.rs holds this list to that.
-SAFE = background blocks clock cmdline frames::word layout parallel preserve tables::size topology
+SAFE = background clock cmdline frames::word layout parallel preserve tables::size topology
 MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks $(1)" \
-    cargo +nightly miri test -p firstlight --quiet --target-dir target/miri
+    cargo +nightly miri test --quiet --target-dir target/miri
 
 miri: miri-units miri-machines ## test: the engine's tests under Miri, which sees undefined behaviour (minutes)
 
@@ -276,10 +280,10 @@ miri-setup: setup
 	@cargo +nightly miri setup --quiet --target-dir target/miri
 
 miri-units: miri-setup
-	@PROPTEST_CASES=2 $(call MIRI) --lib -- $(SAFE:%=--skip %::)
+	@PROPTEST_CASES=2 $(call MIRI) $(UNSAFE:%=-p %) --lib -- $(SAFE:%=--skip %::)
 
 miri-machines: miri-setup
-	@$(call MIRI) --test it -- \
+	@$(call MIRI) -p firstlight --test it -- \
 	    cpu_cache:: cpu_cell:: over_model:: \
 	    frames_ranges::a_kernel_s_own_deallocate frames_ranges::a_range_in_use frames_ranges::an_owned_block \
 	    frames_ranges::blocks_beside_a_giant_frame \
@@ -293,14 +297,14 @@ miri-machines: miri-setup
 	    hash_tables::a_table_on_the_allocator_s_memory cpu_model::small
 
 miri-seeds: miri-setup ## long: the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each, and more cases of its models
-	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
-	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test it -- cpu_model::small
-	@FIRSTLIGHT_MODEL_CASES=4 $(call MIRI) --lib -- frames::tests::model frames::tests::ranges frames::segment::pinned
-	@FIRSTLIGHT_MODEL_CASES=4 $(call MIRI) --test it -- over_model:: cpu_model::small
+	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) -p firstlight-frames --lib -- threads_never
+	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) -p firstlight --test it -- cpu_model::small
+	@FIRSTLIGHT_MODEL_CASES=4 $(call MIRI) -p firstlight-frames --lib -- frames::tests::model frames::tests::ranges frames::segment::pinned
+	@FIRSTLIGHT_MODEL_CASES=4 $(call MIRI) -p firstlight --test it -- over_model:: cpu_model::small
 
-# Models run beside each other: each keeps the stacks of its threads, engine/src/loom_stacks.rs.
+# Models run beside each other: each keeps the stacks of its threads, engine/loom/src/stacks.rs.
 loom: setup ## test: the allocator's concurrency under the model checker loom (minutes)
-	@RUSTFLAGS="--cfg firstlight_loom" cargo test --manifest-path engine/loom/Cargo.toml --locked --profile loom --lib --quiet --target-dir target/loom loom
+	@RUSTFLAGS="--cfg firstlight_loom" cargo test --manifest-path engine/loom/Cargo.toml --locked --profile loom --lib --quiet --target-dir target/loom -- loom stacks::
 
 fuzz: setup ## long: all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src

@@ -1,5 +1,5 @@
 //! Who has the huge frames of one giant frame: how what stands for them (`tokens.rs`) moves between the two words that say
-//! it (`engine/src/frames/word/steps.rs`) and the calls that change them.
+//! it (`engine/frames/src/frames/word/steps.rs`) and the calls that change them.
 
 use vstd::prelude::*;
 use vstd::tokens::*;

@@ -1,5 +1,5 @@
 //! A machine of giant frames, and calls that have some of it: how the tokens of both levels are one ownership of frames,
-//! and that what five steps of `engine/src/frames/word/` do to it, one at a time, is what `owners.rs` says.
+//! and that what five steps of `engine/frames/src/frames/word/` do to it, one at a time, is what `owners.rs` says.
 //!
 //! A huge frame is had as a whole, by its token, or page by page. `Kept` is what no call has meanwhile: the page
 //! tokens of a huge frame that is whole, or the token of one that is in pages. So one token of a huge frame is exchanged

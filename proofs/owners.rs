@@ -1,4 +1,4 @@
-//! A machine, and nothing else of it than who has which frame. `engine/src/frames/tests/owners.rs`, which the property
+//! A machine, and nothing else of it than who has which frame. `engine/frames/src/frames/tests/owners.rs`, which the property
 //! tests compare the allocator with, is proven to be this; and so is what calls have of a machine's words (`machine.rs`).
 
 use vstd::prelude::*;

@@ -1,6 +1,6 @@
 """Mistakes that the prover must refuse: a file, words that are in it once, and what stands there instead."""
 
-WORD = "engine/src/frames/word/"
+WORD = "engine/frames/src/frames/word/"
 
 MISTAKES = {
     "a reservation is subtracted one bit too low, from the neighbour of the count": (
@@ -224,12 +224,12 @@ MISTAKES = {
         "if count.is_power_of_two() => {",
     ),
     "the tests' model allocates what another call has": (
-        "engine/src/frames/tests/owners.rs",
+        "engine/frames/src/frames/tests/owners.rs",
         "let are_free = self.are(from, to, NO_ONE);",
         "let are_free = self.are(from, from, NO_ONE);",
     ),
     "the tests' model frees what is partly free": (
-        "engine/src/frames/tests/owners.rs",
+        "engine/frames/src/frames/tests/owners.rs",
         "let are_allocated = self.are_allocated(from, to);",
         "let are_allocated = !self.are(from, to, NO_ONE);",
     ),
@@ -279,7 +279,7 @@ MISTAKES = {
         "lowered_free(count / 2)",
     ),
     "a change that another CPU was faster than counts as made": (
-        "engine/src/sync.rs",
+        "engine/frames/src/sync.rs",
         "Err(now) => old = now,",
         "Err(_) => return Ok((old, new)),",
     ),

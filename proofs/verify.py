@@ -19,7 +19,7 @@ from pathlib import Path
 
 import planted
 import refused
-from weave import AS_IT_SHIPS, TRUSTED, Spec, weave_all
+from weave import AS_IT_SHIPS, CRATE, TRUSTED, Spec, weave_all
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -27,7 +27,7 @@ VERIFIED = HERE / "verified.txt"
 PAGE = ROOT / "docs/proofs.md"
 STEPS = ROOT / "docs/proofs-steps.md"
 # All of it is proven but this, which has nothing to prove.
-WORDS, UNPROVEN = ROOT / "engine/src/frames/word", {"engine/src/frames/word/mod.rs"}
+WORDS, UNPROVEN = ROOT / "engine/frames/src/frames/word", {"engine/frames/src/frames/word/mod.rs"}
 # The default ones.
 FEATURES = ["content", "hotplug", "movable"]
 
@@ -45,7 +45,7 @@ def run(verus, woven, *more):
     command = [verus, "--crate-type=lib", "--crate-name", "firstlight", "--edition", "2024"]
     for feature in FEATURES:
         command += ["--cfg", f'feature="{feature}"']
-    command += [str(woven / "engine/src/lib.rs"), "--num-threads", "2", *more]
+    command += [str(woven / CRATE / "lib.rs"), "--num-threads", "2", *more]
     z3 = Path(verus).parent / "z3"
     environment = {**os.environ, **({"VERUS_Z3_PATH": str(z3)} if z3.exists() else {})}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=woven)
@@ -152,8 +152,8 @@ def prove():
 
 def check():
     wrong = [*trusted(), *refused.wrong()]
-    if f"\ndefault = {json.dumps(FEATURES)}\n" not in (ROOT / "engine/Cargo.toml").read_text():
-        wrong.append(f"engine/Cargo.toml has other default features than {FEATURES}, of which all is proven: name them in proofs/verify.py")
+    if f"\ndefault = {json.dumps(FEATURES)}\n" not in (ROOT / "engine/frames/Cargo.toml").read_text():
+        wrong.append(f"engine/frames/Cargo.toml has other default features than {FEATURES}, of which all is proven: name them in proofs/verify.py")
     wrong += unknown(WORDS)
     was = dict(reversed(line.split("  ")) for line in VERIFIED.read_text().splitlines() if "  " in line)
     now, _ = hashes()
@@ -183,7 +183,7 @@ def plant():
             woven = Path(folder) / "woven"
             weave_all(woven, copy)
             # What is said of that file must do: no other is proven again.
-            modules = ["::".join(Path(spec.out()).with_suffix("").parts[2:]) for spec in specs() if spec.file == name]
+            modules = ["::".join(Path(spec.out()).with_suffix("").parts[3:]) for spec in specs() if spec.file == name]
             chosen = [word for module in modules for word in ("--verify-module", module)]
             proven, numbers, said = run(verus, woven, *chosen)
         if proven or numbers is None:

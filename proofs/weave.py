@@ -10,7 +10,7 @@ woven file holds for the one that ships.
 
 A specification is Rust with headings:
 
-    //@ file engine/src/frames/word/giant.rs    what it belongs to
+    //@ file engine/frames/src/frames/word/giant.rs    what it belongs to
     //@ fn Giant::free                          clauses of the contract
     //@ fn Giant::free, before: let x           `proof { }` before the line that begins so
     //@ fn Giant::free, loop: while x           clauses of that loop
@@ -37,7 +37,9 @@ import sys
 from pathlib import Path
 
 # Without a specification, for the types that the others name.
-AS_IT_SHIPS = ["engine/src/addr.rs"]
+AS_IT_SHIPS = ["engine/memory/src/addr.rs"]
+# Whose files those are that have one.
+CRATE = "engine/frames/src"
 # The prover's own.
 OWN = ["lib.rs", "model.rs", "bits.rs", "told.rs", "tokens.rs", "huges.rs", "owners.rs", "machine.rs"]
 HERE = Path(__file__).resolve().parent
@@ -356,9 +358,10 @@ def weave_all(out, root):
         to.write_text(text)
     for name in AS_IT_SHIPS:
         check_ships(name, (HERE.parent / name).read_text())
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(HERE.parent / name, out / name)
     for name in OWN:
-        shutil.copyfile(HERE / name, out / "engine/src" / name)
+        shutil.copyfile(HERE / name, out / CRATE / name)
     return kinds
 
 

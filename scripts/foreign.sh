@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+packages=(firstlight{,-memory,-frames,-boot,-memmap,-workers,-blocks})
 for processor in aarch64 riscv64; do
     case $processor in
     aarch64) target=aarch64-unknown-linux-gnu ;;
@@ -23,5 +24,5 @@ for processor in aarch64 riscv64; do
     echo "== $processor"
     # Fewer cases: emulation takes ten times as long.
     PROPTEST_CASES=${PROPTEST_CASES:-16} \
-        cargo test --quiet -p firstlight --target "$target" --target-dir target/foreign "$@"
+        cargo test --quiet "${packages[@]/#/-p}" --target "$target" --target-dir target/foreign "$@"
 done

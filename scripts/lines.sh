@@ -2,7 +2,7 @@
 # Lines of Rust code below each folder: without tests, comments and blank lines.
 # Usage: scripts/lines.sh FOLDER..., by default the allocator's.
 set -euo pipefail
-for folder in "${@:-engine/src/frames}"; do
+for folder in "${@:-engine/frames/src/frames}"; do
     find "$folder" -name '*.rs' -not -path '*/tests/*' -not -path '*loom_tests*' -not -name 'tests.rs' -print0 |
         xargs -0 awk '
             FNR == 1 { in_tests = 0 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Draws mutations of the code by a seed, and says which of them no test notices.
 #
-#   scripts/mutants.sh SEED [COUNT [PACKAGE...]]     60 of engine, lab and pool
+#   scripts/mutants.sh SEED [COUNT [PACKAGE...]]     60 of the engine, lab and pool
 #
 # Of all mutations in order, every so many-th, from one on that the seed says. Each meets the tests that end soon (the
 # profile `soon` of .config/nextest.toml); those that pass meet the examples in the documentation of their package, then
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 seed=$1
 count=${2:-60}
 shift "$(($# < 2 ? $# : 2))"
-[ $# -gt 0 ] || set -- firstlight firstlight-lab firstlight-pool
+[ $# -gt 0 ] || set -- firstlight{-memory,-frames,-boot,-memmap,-workers,-blocks,-lab,-pool}
 packages=()
 for package in "$@"; do packages+=(-p "$package"); done
 out=$(realpath "${CARGO_TARGET_DIR:-target}")/mutants

@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# The engine's interface beside that of the commit that gave it its version, or of the one named:
-# what breaks it since then needs another version in engine/Cargo.toml.
+# The interface of each of the engine's crates beside that of the commit that gave it its version, or of the one named:
+# what breaks it since then needs another version in its Cargo.toml. Types of another crate are looked at there.
+#
+#   scripts/semver.sh "CRATE..." [COMMIT]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-base=${1:-$(git log -1 --format=%H -G'^version = ' -- engine/Cargo.toml)}
-echo "the engine's interface since $(git log -1 --format='%h, %s' "$base")"
-cargo semver-checks -p firstlight --baseline-rev "$base"
+for package in $1; do
+    folder=$(cargo pkgid -p "$package" | sed "s|.*$PWD/||; s|#.*||")
+    base=${2:-$(git log -1 --format=%H -G'^version = ' -- "$folder/Cargo.toml")}
+    echo "the interface of $package since $(git log -1 --format='%h, %s' "$base")"
+    cargo semver-checks -p "$package" --baseline-rev "$base"
+done

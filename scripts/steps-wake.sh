@@ -16,6 +16,7 @@ lab: slurm fuzz
 pool: slurm fuzz
 pool-cli: slurm
 workloads: slurm counts msrv fuzz bare
+engine/frames: slurm counts ports msrv loom miri semver features bare fuzz publish
 engine: slurm counts ports msrv loom miri semver features bare fuzz publish
 fuzz: fuzz
 ports/c: ports

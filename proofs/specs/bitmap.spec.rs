@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/bitmap.rs
+//@ file engine/frames/src/frames/word/bitmap.rs
 // The pages of one huge frame, with all CPUs at once: what a call takes was no one's, and is its own.
 
 //@ const STARTS

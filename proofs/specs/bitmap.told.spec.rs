@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/bitmap.rs
+//@ file engine/frames/src/frames/word/bitmap.rs
 //@ again bitmap_told
 // What a call is told that gives back pages, held or not, whatever other CPUs do to the words: see proofs/told.rs.
 

@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/content.rs
+//@ file engine/frames/src/frames/word/content.rs
 
 //@ const IS_KEPT
     ensures IS_KEPT,

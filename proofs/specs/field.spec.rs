@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/field.rs
+//@ file engine/frames/src/frames/word/field.rs
 // Fields of a word: what is read of one is what was set, and no field has a bit of another.
 
 //@ fn Field::new

@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/geometry.rs
+//@ file engine/frames/src/frames/word/geometry.rs
 //@ external fn units
 //@ external fn unit
 //@ external struct Block

@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/giant.rs
+//@ file engine/frames/src/frames/word/giant.rs
 // The word of a giant frame: what it says, what most functions keep, and what each change leaves alone.
 
 //@ external impl fmt::Debug for Giant

@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/huge.rs
+//@ file engine/frames/src/frames/word/huge.rs
 // The word of a huge frame: what it says, and what each change leaves alone.
 
 //@ external impl fmt::Debug for Huge

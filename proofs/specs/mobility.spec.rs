@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/mobility.rs
+//@ file engine/frames/src/frames/word/mobility.rs
 
 //@ external const MOBILITIES
 //@ fn Mobility::other

@@ -1,4 +1,4 @@
-//@ file engine/src/frames/tests/owners.rs
+//@ file engine/frames/src/frames/tests/owners.rs
 // `Owners`, which the property tests use, is the map from frames to owners.
 
 //@ fn Owners::new

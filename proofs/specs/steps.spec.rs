@@ -1,4 +1,4 @@
-//@ file engine/src/frames/word/steps.rs
+//@ file engine/frames/src/frames/word/steps.rs
 // The steps by which huge frames pass between the word of a giant frame, their own words and calls, with all CPUs at
 // once.
 

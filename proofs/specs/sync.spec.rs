@@ -1,4 +1,4 @@
-//@ file engine/src/sync.rs
+//@ file engine/frames/src/sync.rs
 //@ atomics
 
 //@ external fn pause

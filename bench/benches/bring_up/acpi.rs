@@ -4,7 +4,7 @@ use std::error::Error;
 use std::hint::black_box;
 
 use firstlight::firmware::acpi::{Madt, MadtCpu, Srat, SratEntry};
-use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
+use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, add_srat};
 use firstlight_bench::tables;
 use firstlight_figures::spread::Spread;
 
@@ -28,7 +28,7 @@ fn in_place(madt: &[u8], srat: &[u8]) -> Result<(usize, Vec<u32>), Box<dyn Error
         nodes: &mut nodes,
         ranges: &mut ranges,
     });
-    builder.add_srat(Srat::parse(srat)?.entries(), &mut |_| {})?;
+    add_srat(&mut builder, Srat::parse(srat)?.entries(), &mut |_| {})?;
     let topology = builder.finish(&mut |_| {});
     Ok((
         enabled,

@@ -199,7 +199,7 @@ fn errors_in_a_model_are_reported() {
 #[cfg_attr(miri, ignore = "reads the sources")]
 fn every_pair_of_writers_names_a_model_that_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let frames = root.join("src/frames");
+    let frames = root.join("frames/src/frames");
     let table = fs::read_to_string(frames.join("tests/loom/writers.md")).unwrap();
     let mut models = Tests::new();
     collect(&frames, &mut models);
@@ -229,19 +229,42 @@ fn every_pair_of_writers_names_a_model_that_exists() {
 fn what_miri_skips_denies_unsafe_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let recipes = fs::read_to_string(root.join("../Makefile")).unwrap();
-    let mut skipped = recipes
-        .lines()
-        .filter_map(|line| line.strip_prefix("SAFE = "));
-    let skipped: Vec<_> = skipped.next().unwrap().split(' ').collect();
-    assert!(skipped.len() > 5, "{skipped:?}");
-    for module in skipped {
-        let place = root.join("src").join(module.replace("::", "/"));
-        let file = [place.join("mod.rs"), place.with_extension("rs")];
-        let file = file.iter().find(|file| file.exists()).unwrap();
-        let source = fs::read_to_string(file).unwrap();
-        assert!(source.contains("\n#![deny(unsafe_code)]\n"), "{module}");
+    let list = |name: &str| -> Vec<&str> {
+        let mut lines = recipes.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next().unwrap().split(' ').collect()
+    };
+    let (crates, run, skipped) = (list("ENGINE := "), list("UNSAFE := "), list("SAFE = "));
+    assert!(skipped.len() > 5 && run.len() > 3, "{skipped:?} {run:?}");
+    let source_of = |name: &str| match name.strip_prefix("firstlight-") {
+        Some(folder) => root.join(folder).join("src"),
+        None => root.join("src"),
+    };
+    let skipped = skipped.into_iter().map(|module| {
+        let module = module.replace("::", "/");
+        let places = run.iter().map(|name| source_of(name).join(&module));
+        let mut places =
+            places.flat_map(|place| [place.join("mod.rs"), place.with_extension("rs")]);
+        places
+            .find(|place| place.exists())
+            .unwrap_or_else(|| panic!("no {module}"))
+    });
+    // Whole crates that are not run.
+    let whole = crates.iter().filter(|name| !run.contains(name));
+    let whole: Vec<_> = whole.map(|name| source_of(name).join("lib.rs")).collect();
+    assert!(!whole.is_empty(), "{crates:?}");
+    for file in skipped.chain(whole) {
+        let source = fs::read_to_string(&file).unwrap();
+        assert!(
+            source.contains("\n#![deny(unsafe_code)]\n"),
+            "{}",
+            file.display()
+        );
         // Nor is it allowed again further down, but for loom's.
-        let mut left = vec![place.clone(), place.with_extension("rs")];
+        let place = match file.file_name() {
+            Some(name) if name == "mod.rs" || name == "lib.rs" => file.parent().unwrap(),
+            _ => &file,
+        };
+        let mut left = vec![place.to_owned()];
         while let Some(path) = left.pop() {
             if let Ok(entries) = fs::read_dir(&path) {
                 left.extend(entries.map(|entry| entry.unwrap().path()));

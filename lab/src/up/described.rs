@@ -5,7 +5,9 @@ use firstlight::firmware::acpi::{Slit, Srat, SratEntry};
 use firstlight::map::MapEntry;
 use firstlight::node::NodeId;
 use firstlight::start::{AcpiNodes, NodeTables};
-use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage};
+use firstlight::topology::{
+    Topology, TopologyBuilder, TopologyError, TopologyStorage, add_srat, set_slit,
+};
 use std::collections::HashMap;
 use std::fmt::Display;
 
@@ -89,7 +91,7 @@ impl NodeTables for Described {
                     }
                 }
                 let rows = entries.iter().copied().map(Ok);
-                builder.add_srat(rows, &mut |notice| log(&notice))?;
+                add_srat(&mut builder, rows, &mut |notice| log(&notice))?;
                 builder.finish(&mut |notice| log(&notice))
             }
         };
@@ -167,7 +169,7 @@ impl Described {
                 if let Some(fault) = slit.checksum_fault() {
                     log(&fault);
                 }
-                topology.set_slit(&slit, storage, &mut |notice| log(&notice))
+                set_slit(topology, &slit, storage, &mut |notice| log(&notice))
             }
             Distances::Rows(rows) => {
                 let rows = rows

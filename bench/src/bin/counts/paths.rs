@@ -16,7 +16,7 @@ use firstlight::map::{MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor, SectionPlace};
 use firstlight::node::NodeId;
 use firstlight::start::{Boot, BootStorage, TreeNodes, start};
-use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
+use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, add_srat};
 use firstlight_bench::machine::{GIB, Machine};
 use firstlight_bench::tables;
 use firstlight_host::metadata::MetadataSpace;
@@ -637,7 +637,11 @@ fn read_cpus() -> Outcome {
             nodes: &mut nodes,
             ranges: &mut ranges,
         });
-        builder.add_srat(Srat::parse(black_box(&srat))?.entries(), &mut |_| {})?;
+        add_srat(
+            &mut builder,
+            Srat::parse(black_box(&srat))?.entries(),
+            &mut |_| {},
+        )?;
         let topology = builder.finish(&mut |_| {});
         let sum: u32 = topology.nodes().iter().map(|node| node.cpus).sum();
         Ok((enabled, sum))

@@ -4,7 +4,8 @@ use crate::fdt_blob;
 use firstlight::firmware::fdt::Fdt;
 use firstlight::node::NodeId;
 use firstlight::topology::{
-    NodeInfo, TopologyBuilder, TopologyError, TopologyRange, TopologyStorage,
+    NodeInfo, TopologyBuilder, TopologyError, TopologyRange, TopologyStorage, add_tree,
+    set_tree_distances,
 };
 
 #[test]
@@ -17,14 +18,13 @@ fn nodes_of_a_device_tree() {
         ranges: &mut ranges,
     };
     let mut builder = TopologyBuilder::new(storage);
-    builder
-        .add_tree(&tree, &mut |notice| panic!("{notice}"))
-        .unwrap();
+    add_tree(&mut builder, &tree, &mut |notice| panic!("{notice}")).unwrap();
     let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
     let mut distances = [0; 4];
-    topology
-        .set_tree_distances(&tree, &mut distances, &mut |notice| panic!("{notice}"))
-        .unwrap();
+    set_tree_distances(&mut topology, &tree, &mut distances, &mut |notice| {
+        panic!("{notice}")
+    })
+    .unwrap();
     assert_eq!(
         topology
             .nodes()
@@ -46,9 +46,8 @@ fn nodes_of_a_device_tree() {
         nodes: &mut nodes,
         ranges: &mut ranges,
     };
-    let full = TopologyBuilder::new(storage)
-        .add_tree(&tree, &mut |_| {})
-        .unwrap_err();
+    let mut builder = TopologyBuilder::new(storage);
+    let full = add_tree(&mut builder, &tree, &mut |_| {}).unwrap_err();
     assert_eq!(
         full.to_string(),
         "topology ranges: storage for 1 entries is too small: 2 are needed"
@@ -76,11 +75,10 @@ fn distances_of_a_device_tree() {
     }
     let mut topology = builder.finish(&mut |_| {});
     let (mut distances, mut left_out) = ([0; 9], Vec::new());
-    topology
-        .set_tree_distances(&tree, &mut distances, &mut |notice| {
-            left_out.push(notice.to_string())
-        })
-        .unwrap();
+    set_tree_distances(&mut topology, &tree, &mut distances, &mut |notice| {
+        left_out.push(notice.to_string());
+    })
+    .unwrap();
     let row = |from| [0, 1, 2].map(|to| topology.distance(NodeId(from), NodeId(to)));
     assert_eq!(
         [row(0), row(1), row(2)],
@@ -132,7 +130,9 @@ fn numbered(
         ranges: &mut ranges,
     });
     let mut said = Vec::new();
-    builder.add_tree(&tree, &mut |notice| said.push(notice.to_string()))?;
+    add_tree(&mut builder, &tree, &mut |notice| {
+        said.push(notice.to_string());
+    })?;
     let topology = builder.finish(&mut |notice| panic!("{notice}"));
     let nodes = topology.nodes().iter().map(|node| (node.domain, node.cpus));
     let ranges = topology.ranges().iter().map(|row| row.node.0);

@@ -11,8 +11,8 @@ use firstlight::firmware::acpi::{AcpiError, Slit, Srat, SratEntry};
 use firstlight::node::NodeId;
 use firstlight::start::{BootSlots, BootStorage};
 use firstlight::topology::{
-    NodeInfo, OneNodeReason, Topology, TopologyBuilder, TopologyError, TopologyNotice,
-    TopologyPart, TopologyRange, TopologyStorage, Trust,
+    NodeInfo, OneNodeReason, TableNotice, Topology, TopologyBuilder, TopologyError, TopologyNotice,
+    TopologyPart, TopologyRange, TopologyStorage, Trust, add_srat, set_slit,
 };
 
 fn table(name: &str) -> Vec<u8> {
@@ -40,9 +40,11 @@ fn apply(
     let mut storage = BootStorage::<256, 64>::EMPTY;
     let slots = BootSlots::from(&mut storage);
     let mut builder = TopologyBuilder::new(slots.topology);
-    builder
-        .add_srat(entries, &mut |notice| notices.push(notice))
-        .unwrap();
+    add_srat(&mut builder, entries, &mut |notice| match notice {
+        TableNotice::Row(notice) => notices.push(notice),
+        other => panic!("{other}"),
+    })
+    .unwrap();
     let mut topology = builder.finish(&mut |notice| notices.push(notice));
     let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
     for &(start, end) in memory {
@@ -166,13 +168,14 @@ fn distances_go_by_domain() {
         nodes: &mut nodes,
         ranges: &mut ranges,
     });
-    builder.add_srat(srat.entries(), &mut |_| {}).unwrap();
+    add_srat(&mut builder, srat.entries(), &mut |_| {}).unwrap();
     let mut topology = builder.finish(&mut |_| {});
     let mut distances = [0; 16];
     let unknown = topology.distance(NodeId(0), NodeId(2));
-    topology
-        .set_slit(&slit, &mut distances, &mut |notice| panic!("{notice}"))
-        .unwrap();
+    set_slit(&mut topology, &slit, &mut distances, &mut |notice| {
+        panic!("{notice}")
+    })
+    .unwrap();
     let row = |from| [0, 1, 2, 3].map(|to| topology.distance(NodeId(from), NodeId(to)));
     assert_eq!(
         (unknown, row(0), row(1)),
@@ -215,11 +218,10 @@ fn impossible_distances_are_not_used() {
         builder.node_of(1).unwrap();
         let mut topology = builder.finish(&mut |_| {});
         let (mut storage, mut notices) = ([0; 4], Vec::new());
-        topology
-            .set_slit(&slit, &mut storage, &mut |notice| {
-                notices.push(notice.to_string())
-            })
-            .unwrap();
+        set_slit(&mut topology, &slit, &mut storage, &mut |notice| {
+            notices.push(notice.to_string());
+        })
+        .unwrap();
         let want = if used { distances[1] } else { 20 };
         assert_eq!(
             topology.distance(NodeId(0), NodeId(1)),
@@ -445,7 +447,7 @@ fn storage_too_small_says_how_much_is_needed() {
         .collect();
     let full = |nodes: &mut [NodeInfo], ranges: &mut [TopologyRange]| {
         let mut builder = TopologyBuilder::new(TopologyStorage { nodes, ranges });
-        match builder.add_srat(ok(&entries), &mut |_| {}) {
+        match add_srat(&mut builder, ok(&entries), &mut |_| {}) {
             Err(TopologyError::Full { part, full }) => Some((part, full.needed)),
             Err(other) => panic!("{other}"),
             Ok(()) => None,
@@ -474,9 +476,8 @@ fn hundreds_of_nodes_and_thousands_of_cpus() {
         nodes: &mut nodes,
         ranges: &mut ranges,
     });
-    builder
-        .add_srat(cpus.chain(rows).map(Ok), &mut |notice| panic!("{notice}"))
-        .unwrap();
+    let rows = cpus.chain(rows).map(Ok);
+    add_srat(&mut builder, rows, &mut |notice| panic!("{notice}")).unwrap();
     let topology = builder.finish(&mut |notice| panic!("{notice}"));
     assert!(topology.nodes().iter().all(|node| node.cpus == 8));
     assert_eq!(topology.node_of(1000 - 215), Some(NodeId(215)));
