@@ -4,7 +4,7 @@ use core::arch::global_asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 
-use firstlight::addr::PhysRange;
+use firstlight_frames::addr::PhysRange;
 use x86_64::instructions::{hlt, port::Port};
 use x86_64::structures::paging::PageTable;
 

@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use firstlight::addr::{Frame, Order};
-use firstlight::frames::{BlockError, Frames, PerCpu, Request};
+use firstlight_frames::addr::{Frame, Order};
+use firstlight_frames::frames::{BlockError, Frames, PerCpu, Request};
 
 use crate::cpu::{self, ThisCpu};
 use crate::println;

@@ -1,7 +1,7 @@
 //! What a CPU caches, once the CPUs are counted: most allocations and frees of a kernel go through [`ThisCpu`]. A
 //! kernel with more CPUs has a cell in each CPU's data.
 
-use firstlight::frames::{CpuCell, CpuSlot, CpusProvided, Frames, PerCpu};
+use firstlight_frames::frames::{CpuCell, CpuSlot, CpusProvided, Frames, PerCpu};
 use x86_64::instructions::interrupts::without_interrupts;
 
 use crate::FRAMES;

@@ -4,8 +4,8 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
 
-use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysAddr, PhysRange};
-use firstlight::frames::Request;
+use firstlight_frames::addr::{FrameRange, Order, PAGE_BYTES, PhysAddr, PhysRange};
+use firstlight_frames::frames::Request;
 use talc::{TalcLock, source::GlobalAllocSource};
 
 use crate::FRAMES;

@@ -12,13 +12,13 @@ mod heap;
 
 use core::fmt::Display;
 
-use firstlight::addr::{PhysAddr, PhysRange};
-use firstlight::early::EarlyMemory;
-use firstlight::firmware::pvh::StartInfo;
-use firstlight::frames::Frames;
-use firstlight::platform::DirectMap;
-use firstlight::start::{Boot, StartError, StaticStorage};
-use firstlight::x86_64::PageTableFrames;
+use firstlight_boot::firmware::pvh::StartInfo;
+use firstlight_boot::start::{Boot, StartError, StaticStorage};
+use firstlight_frames::addr::{PhysAddr, PhysRange};
+use firstlight_frames::early::EarlyMemory;
+use firstlight_frames::frames::Frames;
+use firstlight_frames::platform::DirectMap;
+use firstlight_frames::x86_64::PageTableFrames;
 use spin::Once;
 use x86_64::VirtAddr;
 use x86_64::structures::paging::mapper::{MapToError, Mapper};

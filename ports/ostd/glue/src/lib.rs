@@ -3,8 +3,8 @@
 
 use core::{alloc::Layout, arch::asm, mem::MaybeUninit};
 
-use firstlight::addr::{FrameRange, Order};
-use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, RangeError, Request};
+use firstlight_frames::addr::{FrameRange, Order};
+use firstlight_frames::frames::{CpuCell, CpuSlot, Frames, PerCpu, RangeError, Request};
 use ostd::cpu::{CpuId, num_cpus};
 use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
 use spin::{Mutex, MutexGuard, Once};

@@ -5,8 +5,8 @@
 use core::mem::{ManuallyDrop, MaybeUninit};
 use firstlight_ostd::Firstlight;
 
-use firstlight::addr::{FrameRange, PhysAddr, PhysRange};
-use firstlight::frames::{Frames, PerCpu};
+use firstlight_frames::addr::{FrameRange, PhysAddr, PhysRange};
+use firstlight_frames::frames::{Frames, PerCpu};
 use firstlight_ostd_kernels::{Subject, run};
 use ostd::arch::read_tsc;
 use ostd::early_println;

@@ -21,11 +21,11 @@ static KTEST_CRATE_WHITELIST: Option<&[&str]> = Some(&["ostd", "firstlight-ostd-
 #[cfg(ktest)]
 #[ostd::prelude::ktest]
 fn ostd_allocates_from_firstlight() {
-    use firstlight::frames::PerCpu;
+    use firstlight_frames::frames::PerCpu;
     use ostd::mm::{FrameAllocOptions, HasPaddr};
 
     let frame = FrameAllocOptions::new().alloc_frame().unwrap();
-    let frame = firstlight::addr::PhysAddr::new(frame.paddr() as u64).frame();
+    let frame = firstlight_frames::addr::PhysAddr::new(frame.paddr() as u64).frame();
     assert_eq!(
         FRAMES.frames().is_allocated(frame),
         Some(true),
