@@ -42,9 +42,13 @@ impl Pace {
         // Rounded up, so that small batches are not free.
         let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate));
         let ns = u64::try_from(ns).unwrap_or(u64::MAX);
-        let charged = |paid: u64| Some(paid.max(now_ns).saturating_add(ns));
-        let (set, fetch) = (Ordering::SeqCst, Ordering::Acquire);
-        let _ = self.paid_ns.fetch_update(set, fetch, charged);
+        let mut paid = self.paid_ns.load(Ordering::Acquire);
+        let charged = |paid: u64| paid.max(now_ns).saturating_add(ns);
+        let (set, seen) = (Ordering::SeqCst, Ordering::Acquire);
+        while let Err(other) = (self.paid_ns).compare_exchange_weak(paid, charged(paid), set, seen)
+        {
+            paid = other;
+        }
         // Charged at a rate that is no more. If this look does not see the change, the change
         // forgives what was charged.
         if recheck_u64(&self.changes) != changes {
