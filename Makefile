@@ -40,7 +40,7 @@ UNSAFE := firstlight-memory firstlight-frames firstlight-boot firstlight-memmap 
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -305,6 +305,9 @@ miri-seeds: miri-setup ## long: the allocator's threads and a CPU's cache under 
 # Models run beside each other: each keeps the stacks of its threads, engine/loom/src/stacks.rs.
 loom: setup ## test: the allocator's concurrency under the model checker loom (minutes)
 	@RUSTFLAGS="--cfg firstlight_loom" cargo test --manifest-path engine/loom/Cargo.toml --locked --profile loom --lib --quiet --target-dir target/loom -- loom stacks::
+
+loom-whole: ## long: the same with one preemption more in the models that take longest
+	@FIRSTLIGHT_LOOM_WHOLE=1 $(MAKE) loom
 
 fuzz: setup ## long: all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src

@@ -21,7 +21,7 @@ use crate::frames::segment::table::Table;
 use crate::frames::tests::kit::{
     blank_segment_with, first, frames, none_pinned, recount, segments,
 };
-use crate::frames::tests::loom::kit::{all_but, both, check, model};
+use crate::frames::tests::loom::kit::{all_but, both, check, long, model};
 use crate::frames::word::Mobility::Unmovable;
 use crate::frames::word::geometry::{Block, GIANT_ORDER};
 use crate::frames::zone::record::Zones;
@@ -479,7 +479,7 @@ fn a_request_beside_a_join_finds_a_page_or_sees_it_cached() {
 #[test]
 fn a_request_beside_a_cut_of_a_free_block_finds_a_page_or_sees_it_cached() {
     for (frames, align_frames) in [(3, 1), (1, 4)] {
-        check(2, move || {
+        long(2, move || {
             let machine = Machine::new(&[(64, 68)], &NoDrain);
             let mut cpu = machine.cpu(0);
             let (cpu, found) = both(

@@ -98,7 +98,7 @@ fn memory_changes_its_zone_beside_a_request() {
 /// What a request for kernel memory got before it goes stays kernel memory, and keeps it from going.
 #[test]
 fn memory_goes_to_another_zone_beside_a_request() {
-    check(2, || {
+    long(2, || {
         let machine = window();
         machine.add_to(block(), NORMAL).unwrap();
         let (moved, found) = both(

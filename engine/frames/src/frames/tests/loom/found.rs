@@ -3,7 +3,7 @@
 
 extern crate std;
 
-use super::kit::{END, HUGE, Machine, block, both, check, model, model_of_three, three};
+use super::kit::{END, HUGE, Machine, block, both, check, long, model, model_of_three, three};
 use crate::frames::tests::kit::frames;
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_ORDER};
 
@@ -83,7 +83,7 @@ fn two_huge_frames_that_are_not_taken_hide_none() {
 #[test]
 fn two_huge_frames_taken_and_restored_hide_none() {
     for order in [HUGE_ORDER, 0] {
-        model_of_three(move || {
+        long(1, move || {
             let machine = Machine::with_free(&[(0, 3 * HUGE)]);
             let (pair, given, found) = three(
                 || machine.take_at(block(0, HUGE_ORDER + 1)),
@@ -191,7 +191,7 @@ fn a_page_that_wanders_from_one_giant_frame_to_another_is_not_missed() {
 #[test]
 fn a_page_that_wanders_there_and_back_is_not_missed() {
     for (there, preemptions) in [(END, 2), (HUGE, 1), (64, 1)] {
-        check(preemptions, move || {
+        long(preemptions, move || {
             let machine = Machine::over(&[frames(0, there.max(1) + 1)], &[frames(1, there)]);
             assert!(machine.take_at(block(0, 0)));
             let found = both(

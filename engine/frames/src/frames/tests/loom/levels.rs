@@ -3,7 +3,7 @@
 
 extern crate std;
 
-use super::kit::{END, HUGE, Machine, block, both, check, model, model_of_three, three};
+use super::kit::{END, HUGE, Machine, block, both, check, long, model, model_of_three, three};
 use crate::frames::request::ZoneChoice;
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::tests::kit::{frames, segments, want};
@@ -17,7 +17,7 @@ use std::boxed::Box;
 
 #[test]
 fn two_open_the_same_giant_frame() {
-    model(|| {
+    long(3, || {
         let machine = Machine::new(&[]);
         let (mine, other) = both(|| machine.allocate(0), || machine.allocate(0));
         let (mine, other) = (mine.unwrap(), other.unwrap());
@@ -93,7 +93,7 @@ fn a_giant_frame_seen_split_before_it_merges_and_is_split_again() {
 
 #[test]
 fn an_allocated_huge_frame_seen_before_it_is_freed_and_split() {
-    model(|| {
+    long(3, || {
         let machine = Machine::with_free(&[(0, HUGE)]);
         assert!(machine.take_at(block(0, HUGE_ORDER)));
         let (mine, other) = both(
@@ -220,7 +220,7 @@ fn a_giant_frame_that_merges_brings_its_content() {
 
 #[test]
 fn a_freed_huge_frame_brings_its_content_to_both_its_next_owners() {
-    model_of_three(|| {
+    long(1, || {
         let machine = Machine::with_free(&[(0, HUGE)]);
         let held = machine.allocate(HUGE_ORDER).unwrap();
         let (one, two, ()) = three(
