@@ -4,15 +4,15 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use engine::addr::{Frame, FrameRange};
-use engine::frames::{AllocError, BlockError, CpuCell, Frames, PerCpu, Request};
+use engine::addr::FrameRange;
+use engine::frames::{BlockError, CpuCell, Frames, PerCpu};
 use engine::node::NodeId;
 
 use crate::check;
 use crate::error::code;
 use crate::error::fl_error::{self, *};
 use crate::frames::{created, fl_frames};
-use crate::request::{fl_request, node};
+use crate::request::{allocate, fl_request, node};
 
 /// 64-bit words of an fl_cpu.
 pub const FL_CPU_WORDS: usize = 1536;
@@ -102,29 +102,6 @@ unsafe fn this(from: *mut fl_cpu) -> Result<&'static ThisCpu, fl_error> {
     unsafe { state(from) }?.cpu()
 }
 
-/// Stores the address of what `find` finds for a request.
-///
-/// # Safety
-/// As of [`fl_cpu_allocate`].
-#[inline(always)]
-unsafe fn allocate(
-    cpu: *mut fl_cpu,
-    request: *const fl_request,
-    address: *mut u64,
-    find: impl FnOnce(&ThisCpu, Request) -> Result<Frame, AllocError>,
-) -> Result<(), fl_error> {
-    let address = check::pointer(address)?;
-    // SAFETY: by the contract.
-    let wanted = unsafe { *check::shared(request)? };
-    let request = wanted.to_engine()?;
-    // SAFETY: by the contract; `address` is not null, and aligned.
-    unsafe {
-        let found = find(this(cpu)?, request).map_err(|error| wanted.failed(error))?;
-        address.write(found.addr().get());
-    }
-    Ok(())
-}
-
 /// Makes `cpu` the cache of CPU number `number`, which is on node `node_number` (0 where there is
 /// one).
 ///
@@ -178,9 +155,8 @@ pub unsafe extern "C" fn fl_cpu_allocate(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    let find = |this: &ThisCpu, request| this.allocate(request);
     // SAFETY: the same contract.
-    code(unsafe { allocate(cpu, request, address, find) })
+    code(unsafe { allocate(request, address, |request| Ok(this(cpu)?.allocate(request))) })
 }
 
 /// Frees a block of 2^order frames from `address` on, as fl_free does. What is free is refused at
@@ -213,12 +189,13 @@ pub unsafe extern "C" fn fl_cpu_allocate_frames(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    let find = |this: &ThisCpu, request| {
-        let found = this.allocate_frames(count, align_frames, request);
-        found.map(FrameRange::start)
+    let find = |request| {
+        // SAFETY: the same contract.
+        let found = unsafe { this(cpu) }?.allocate_frames(count, align_frames, request);
+        Ok(found.map(FrameRange::start))
     };
     // SAFETY: the same contract.
-    code(unsafe { allocate(cpu, request, address, find) })
+    code(unsafe { allocate(request, address, find) })
 }
 
 /// Frees `count` frames from `address` on, as fl_free_frames does.

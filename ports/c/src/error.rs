@@ -67,80 +67,44 @@ pub enum fl_error {
 
 use fl_error::*;
 
-impl fl_error {
-    fn text(self) -> &'static CStr {
-        match self {
-            FL_OK => c"done",
-            FL_NULL => c"a pointer is NULL",
-            FL_UNALIGNED => c"a pointer is not aligned as its type is",
-            FL_NOT_CREATED => c"the storage holds nothing yet: create or initialise it first",
-            FL_ALREADY_CREATED => c"the storage is in use already, or was not zero",
-            FL_BAD_SPAN => c"the span is empty, not of whole frames, or ends above 2^52",
-            FL_NO_SPACE => c"too little memory for the tables: see fl_bytes_for",
-            FL_TOO_LARGE => c"more than an address space has",
-            FL_MISALIGNED => c"an address or a size is no multiple of its frame or block",
-            FL_OUTSIDE_SPAN => c"not all of it lies in the span, or in one zone",
-            FL_PRESENT => c"some of the range was added or adopted before",
-            FL_LIST_FULL => c"too many holes: the tables need more memory, see fl_bytes_for",
-            FL_BAD_ORDER => c"an order above FL_MAX_ORDER",
-            FL_BAD_FLAGS => c"flags that do not exist or exclude each other, or a missing one",
-            FL_NO_SUCH_NODE => c"there is no such node",
-            FL_NO_SUCH_ZONE => c"there is no such zone",
-            FL_NO_FRAMES => c"a request for no frames",
-            FL_BAD_ALIGNMENT => c"an alignment that is not a power of two",
-            FL_OUT_OF_MEMORY => c"out of memory: no such frames are free",
-            FL_ABSENT => c"some of it was neither added nor adopted",
-            FL_NOT_ALLOCATED => c"not all of it is allocated: freed twice, or too much",
-            FL_FREED_TWICE => c"a frame freed earlier was freed twice",
-            FL_NO_SUCH_CPU => c"there is no CPU of that number",
-            FL_CPU_TAKEN => c"the number of the CPU is taken",
-            FL_IN_CALL => c"the call interrupted another one of the same CPU",
-            FL_CORRUPT => c"the tables contradict each other",
-            FL_NO_MEMORY => c"no memory was added yet",
-        }
-    }
-
-    const ALL: [Self; 27] = [
-        FL_OK,
-        FL_NULL,
-        FL_UNALIGNED,
-        FL_NOT_CREATED,
-        FL_ALREADY_CREATED,
-        FL_BAD_SPAN,
-        FL_NO_SPACE,
-        FL_TOO_LARGE,
-        FL_MISALIGNED,
-        FL_OUTSIDE_SPAN,
-        FL_PRESENT,
-        FL_LIST_FULL,
-        FL_BAD_ORDER,
-        FL_BAD_FLAGS,
-        FL_NO_SUCH_NODE,
-        FL_NO_SUCH_ZONE,
-        FL_NO_FRAMES,
-        FL_BAD_ALIGNMENT,
-        FL_OUT_OF_MEMORY,
-        FL_ABSENT,
-        FL_NOT_ALLOCATED,
-        FL_FREED_TWICE,
-        FL_NO_SUCH_CPU,
-        FL_CPU_TAKEN,
-        FL_IN_CALL,
-        FL_CORRUPT,
-        FL_NO_MEMORY,
-    ];
-}
+/// The text of each code, by its number.
+const TEXTS: [&CStr; FL_NO_MEMORY as usize + 1] = [
+    c"done",
+    c"a pointer is NULL",
+    c"a pointer is not aligned as its type is",
+    c"the storage holds nothing yet: create or initialise it first",
+    c"the storage is in use already, or was not zero",
+    c"the span is empty, not of whole frames, or ends above 2^52",
+    c"too little memory for the tables: see fl_bytes_for",
+    c"more than an address space has",
+    c"an address or a size is no multiple of its frame or block",
+    c"not all of it lies in the span, or in one zone",
+    c"some of the range was added or adopted before",
+    c"too many holes: the tables need more memory, see fl_bytes_for",
+    c"an order above FL_MAX_ORDER",
+    c"flags that do not exist or exclude each other, or a missing one",
+    c"there is no such node",
+    c"there is no such zone",
+    c"a request for no frames",
+    c"an alignment that is not a power of two",
+    c"out of memory: no such frames are free",
+    c"some of it was neither added nor adopted",
+    c"not all of it is allocated: freed twice, or too much",
+    c"a frame freed earlier was freed twice",
+    c"there is no CPU of that number",
+    c"the number of the CPU is taken",
+    c"the call interrupted another one of the same CPU",
+    c"the tables contradict each other",
+    c"no memory was added yet",
+];
 
 /// What a code means, as English text without a full stop. Never NULL: a number that is no code
 /// has a text, too. Any CPU, any handler, at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_error_string(error: i32) -> *const c_char {
-    let all = fl_error::ALL.into_iter();
-    let mut known = all.filter(|known| *known as i32 == error);
-    let text = known
-        .next()
-        .map_or(c"not a code of Firstlight", fl_error::text);
-    text.as_ptr()
+    let known = usize::try_from(error).ok();
+    let text = known.and_then(|number| TEXTS.get(number));
+    text.map_or(c"not a code of Firstlight".as_ptr(), |text| text.as_ptr())
 }
 
 impl From<BuildError> for fl_error {

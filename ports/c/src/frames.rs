@@ -6,12 +6,13 @@ use core::mem::MaybeUninit;
 use core::slice;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use engine::addr::FrameRange;
 use engine::frames::{CpuSlot, Frames};
 
 use crate::check;
 use crate::error::code;
 use crate::error::fl_error::{self, *};
-use crate::request::fl_request;
+use crate::request::{allocate, fl_request};
 
 /// 64-bit words of an fl_frames.
 pub const FL_FRAMES_WORDS: usize = 128;
@@ -231,18 +232,12 @@ pub unsafe extern "C" fn fl_allocate(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    code((|| {
-        let address = check::pointer(address)?;
-        // SAFETY: by the contract.
-        let (frames, wanted) = unsafe { (created(frames)?, *check::shared(request)?) };
-        let found = frames.allocate(wanted.to_engine()?);
-        // SAFETY: by the contract; `address` is not null, and aligned.
-        unsafe {
-            let found = found.map_err(|error| wanted.failed(error))?;
-            address.write(found.addr().get());
-        }
-        Ok(())
-    })())
+    // SAFETY: the same contract.
+    code(unsafe {
+        allocate(request, address, |request| {
+            Ok(created(frames)?.allocate(request))
+        })
+    })
 }
 
 /// Frees a block of 2^order frames from `address` on: one that was allocated or adopted, any
@@ -279,18 +274,13 @@ pub unsafe extern "C" fn fl_allocate_frames(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    code((|| {
-        let address = check::pointer(address)?;
-        // SAFETY: by the contract.
-        let (frames, wanted) = unsafe { (created(frames)?, *check::shared(request)?) };
-        let found = frames.allocate_frames(count, align_frames, wanted.to_engine()?);
-        // SAFETY: by the contract; `address` is not null, and aligned.
-        unsafe {
-            let found = found.map_err(|error| wanted.failed(error))?;
-            address.write(found.start().addr().get());
-        }
-        Ok(())
-    })())
+    let find = |request| {
+        // SAFETY: the same contract.
+        let found = unsafe { created(frames) }?.allocate_frames(count, align_frames, request);
+        Ok(found.map(FrameRange::start))
+    };
+    // SAFETY: the same contract.
+    code(unsafe { allocate(request, address, find) })
 }
 
 /// Frees `count` frames from `address` on, however they were allocated: all of them or none.

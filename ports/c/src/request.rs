@@ -1,6 +1,6 @@
 //! Which block is wanted: [`fl_request`].
 
-use engine::addr::{Order, PAGE_BYTES};
+use engine::addr::{Frame, Order, PAGE_BYTES};
 use engine::frames::{AllocError, Request};
 use engine::node::{NodeId, ZoneKind};
 
@@ -100,18 +100,32 @@ impl fl_request {
         }
         Ok(request)
     }
+}
 
-    /// The code of an error; how much CPUs hold goes where the request says.
-    ///
-    /// # Safety
-    /// `held_by_cpus` is null, or points to a number of the caller's.
-    pub(crate) unsafe fn failed(self, error: AllocError) -> fl_error {
-        if matches!(error, AllocError::OutOfMemory { .. }) && !self.held_by_cpus.is_null() {
+/// Stores the address of what `find` finds for a request; where CPUs hold what it lacks, how much
+/// goes where the request says.
+///
+/// # Safety
+/// `request` and `address` are null, misaligned, or point to a request and a number of the
+/// caller's; `held_by_cpus` of the request is null, or points to a number of the caller's.
+#[inline(always)]
+pub(crate) unsafe fn allocate(
+    request: *const fl_request,
+    address: *mut u64,
+    find: impl FnOnce(Request) -> Result<Result<Frame, AllocError>, fl_error>,
+) -> Result<(), fl_error> {
+    let address = check::pointer(address)?;
+    // SAFETY: by the contract.
+    let wanted = unsafe { *check::shared(request)? };
+    let found = find(wanted.to_engine()?)?.inspect_err(|error| {
+        if matches!(error, AllocError::OutOfMemory { .. }) && !wanted.held_by_cpus.is_null() {
             // SAFETY: the caller's, not null; `to_engine` found it aligned.
-            unsafe { self.held_by_cpus.write(error.held_by_cpus()) };
+            unsafe { wanted.held_by_cpus.write(error.held_by_cpus()) };
         }
-        error.into()
-    }
+    });
+    // SAFETY: the caller's, not null, aligned.
+    unsafe { address.write(found?.addr().get()) };
+    Ok(())
 }
 
 /// A node's number.

@@ -16,12 +16,8 @@ impl Owners {
     pub fn none() -> Self {
         let end = boot_info().memory_regions.iter().map(|region| region.end());
         let words = (end.max().unwrap_or(0) / PAGE_SIZE).div_ceil(64);
-        Self(
-            (0..words)
-                .map(|_| AtomicU64::new(0))
-                .collect::<Vec<_>>()
-                .into(),
-        )
+        let all: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Self(all.into())
     }
 
     /// Whether all frames of the range are memory and had no owner; they have one now.
@@ -43,9 +39,7 @@ impl Owners {
                 .is_some_and(|word| word.fetch_and(!mask, Relaxed) & mask == mask)
         })
     }
-}
 
-impl Owners {
     /// Calls `free` with the first byte of each frame that has an owner; it has none then.
     pub fn take_all(&self, mut free: impl FnMut(usize)) {
         for (index, word) in self.0.iter().enumerate() {
