@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 for package in $1; do
     folder=$(cargo pkgid -p "$package" | sed "s|.*$PWD/||; s|#.*||")
     base=${2:-$(git log -1 --format=%H -G'^version = ' -- "$folder/Cargo.toml")}
+    git cat-file -e "$base:$folder/Cargo.toml" 2>/dev/null || { echo "$package was not there at $base"; continue; }
     echo "the interface of $package since $(git log -1 --format='%h, %s' "$base")"
     cargo semver-checks -p "$package" --baseline-rev "$base"
 done

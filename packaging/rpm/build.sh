@@ -54,7 +54,10 @@ mkdir "$root"
 into() { rpm --root "$root" "$@" 2> >(grep -v '^rpm: ' >&2); }
 into --initdb
 into -i --nodeps --noscripts --notriggers "$rpm"
-diff -r "$files" "$root" | grep -v "^Only in ${root}[:/]" && exit 1
+if { diff -r "$files" "$root" || true; } | grep -v "^Only in ${root}[:/]" >&2; then
+    echo "build.sh: what is installed differs" >&2
+    exit 1
+fi
 "$root/usr/bin/firstlight-pool" --version >/dev/null
 into -V --nodeps --noscripts firstlight-pool
 into -e --noscripts --notriggers firstlight-pool

@@ -23,7 +23,7 @@ pub(crate) fn note(
 ) -> Option<String> {
     let seen = counts(Path::new(SYS), page_bytes, None).ok()??;
     let free_pages = seen.free_pages.saturating_sub(seen.promised_pages);
-    let needed_bytes = needed_bytes.next_multiple_of(page_bytes);
+    let needed_bytes = needed_bytes.checked_next_multiple_of(page_bytes)?;
     let missing_bytes = needed_bytes.saturating_sub(free_pages * page_bytes);
     if missing_bytes == 0 {
         return None;

@@ -86,7 +86,7 @@ fn find(qemu: &Path) -> Result<PathBuf, Failure> {
     if is_own || env::var_os(STARTED).is_some_and(|name| Path::new(&name) == found) {
         return Err(Failure::Pool(format!(
             "{0} is no QEMU but starts this program again: where QEMU was moved aside, say to \
-             {0}.real, start {PREFIX}{1}.real beside it",
+             {0}.real, a link {PREFIX}{1}.real to this program starts that",
             found.display(),
             qemu.file_name().unwrap_or_default().to_string_lossy(),
         )));

@@ -49,7 +49,7 @@ pub struct Options {
     label: Option<Label>,
     /// For Cloud Hypervisor, whose guest is made over its API: read the body IN of vm.create, and
     /// write OUT, which has the pool's memory, for `ch-remote create OUT`
-    #[arg(long, num_args = 2, value_names = ["IN", "OUT"], conflicts_with = "inject")]
+    #[arg(long, num_args = 2, value_names = ["IN", "OUT"], action = clap::ArgAction::Set, conflicts_with = "inject")]
     vm_config: Option<Vec<PathBuf>>,
     /// Leave the command line as it is, and serve what the VMM makes with memfd_create
     #[arg(long)]
@@ -90,6 +90,9 @@ pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result
         Plan::injected(program, arguments, &options.memory)
     } else if let Some(path) = bodies.first() {
         let body = read_body(path)?;
+        if let Some(out) = bodies.get(1) {
+            check_out(path, out)?;
+        }
         Plan::over_api(program, arguments, &body, &options.memory, &is_file)
     } else {
         Plan::new(program, arguments, &options.memory, &is_file)
@@ -127,6 +130,26 @@ fn read_body(path: &Path) -> Result<String, Failure> {
         return Err(failed(io::Error::other("a body of more than 1 MiB")));
     }
     Ok(text)
+}
+
+/// OUT becomes a new file: what is there and no file, or what IN says, stays.
+fn check_out(body: &Path, out: &Path) -> Result<(), Failure> {
+    let refuse = |what: &str| {
+        let out = out.display();
+        Err(Failure::Pool(format!(
+            "--vm-config: {out} {what}; expected the name of a file for OUT alone"
+        )))
+    };
+    let Ok(there) = out.symlink_metadata() else {
+        return Ok(());
+    };
+    if !there.is_file() {
+        return refuse("is there, and no file");
+    }
+    match (body.canonicalize(), out.canonicalize()) {
+        (Ok(body), Ok(out)) if body == out => refuse("is IN"),
+        _ => Ok(()),
+    }
 }
 
 fn show(program: &OsStr, plan: &Plan, output: &mut Output) -> Result<(), Failure> {

@@ -80,7 +80,6 @@ page() {
 # commands PAGE N: runs its N-th block.
 commands() { (cd "/page/$1" && bash -eu -o pipefail -v "$2") >/run/said 2>&1; }
 domain() { [ "$(virsh domstate demo | head -1)" = "$1" ]; }
-on_the_pool() { firstlight-pool libvirt status demo | grep -q "runs on $1 of the pool"; }
 warned() { firstlight-pool check --config /etc/firstlight/pool.toml | grep 'after a reboot'; }
 walked_as_the_page_says() {
     local daemon guest

@@ -156,6 +156,11 @@ fn a_body_names_a_file_that_its_server_has() {
             "so nothing is started",
         ),
         (
+            ["--vm-config", body, "/dev/null", "--", server],
+            "/dev/null is there, and no file",
+        ),
+        (["--vm-config", body, body, "--", server], "is IN"),
+        (
             ["--vm-config", body, new, "--", "qemu-system-x86_64"],
             "is not cloud-hypervisor",
         ),

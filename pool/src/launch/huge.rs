@@ -2,6 +2,7 @@
 //! has all of them.
 
 use super::qemu;
+use crate::config::Size;
 use crate::os::hugepages::HUGETLBFS;
 use rustix::fs::statfs;
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ pub fn huge_page_bytes(arguments: &[OsString], body: Option<&str>) -> Option<u64
     words.extend(body.map(OsString::from));
     let texts = words.iter().filter_map(|word| word.to_str());
     let texts: Vec<String> = texts
-        .map(|text| text.replace([' ', '\n', '"'], ""))
+        .map(|text| text.replace(|one: char| one.is_whitespace() || one == '"', ""))
         .collect();
     let parts = || texts.iter().flat_map(|text| text.split([',', '{', '}']));
     let paths = parts().flat_map(|part| part.split(['=', ':']));
@@ -34,7 +35,13 @@ pub fn huge_page_bytes(arguments: &[OsString], body: Option<&str>) -> Option<u64
         .filter(|path| path.starts_with('/'))
         .filter_map(mounted);
     let is_on = || parts().any(|part| SWITCHES.contains(&part));
-    sizes.next().or_else(|| is_on().then_some(2 << 20))
+    let named = || {
+        let said = parts().filter_map(|part| part.split_once(['=', ':']));
+        let mut said = said.filter(|(name, _)| ["hugetlbsize", "hugepage_size"].contains(name));
+        said.find_map(|(_, size)| size.parse::<Size>().ok())
+    };
+    let on = || is_on().then(|| named().map_or(2 << 20, Size::bytes));
+    sizes.next().or_else(on)
 }
 
 /// The page size of the mount of huge pages in which `path` is, or would be.
@@ -72,6 +79,18 @@ mod tests {
             ),
             Some(2 << 20)
         );
+        for (line, body) in [
+            (
+                "-object~memory-backend-memfd,id=m,hugetlb=on,hugetlbsize=1G",
+                None,
+            ),
+            (
+                "-s",
+                Some("{\"memory\":{\t\"hugepages\":\ttrue,\r\n\"hugepage_size\": 1073741824}}"),
+            ),
+        ] {
+            assert_eq!(of(line, body), Some(1 << 30), "{line}");
+        }
         for line in [
             "-m~1G~-mem-path~/dev/shm",
             "-object~memory-backend-memfd,id=hugetlb,hugetlb=off",

@@ -120,7 +120,7 @@ impl fmt::Display for LeaseId {
 
 /// What a client calls the guest of a lease: its own words for people to read, which prove nothing.
 ///
-/// At most 64 bytes. A character that a terminal, a shell, a page or JSON could read as more than
+/// At most 64 bytes. A character that a terminal, a page or JSON could read as more than
 /// itself is `?` here, whatever either end sent.
 ///
 /// ```

@@ -34,11 +34,14 @@ impl<'s> Topology<'s> {
         Ok(())
     }
 
-    /// Sets the distance from one node to another, one way; without a table nothing.
+    /// Sets the distance from one node to another, one way; without a table, or such nodes, nothing.
     pub fn set_distance(&mut self, from: NodeId, to: NodeId, distance: u8) {
         let side = self.nodes.len();
-        let at = usize::from(from.0) * side + usize::from(to.0);
-        if let Some(slot) = self.distances.get_mut(at) {
+        let (from, to) = (usize::from(from.0), usize::from(to.0));
+        if to >= side {
+            return;
+        }
+        if let Some(slot) = self.distances.get_mut(from * side + to) {
             *slot = distance;
         }
     }

@@ -183,6 +183,9 @@ fn distances_go_by_domain() {
     );
     assert_eq!(topology.distance(NodeId(9), NodeId(0)), 20);
     assert_eq!(topology.distance(NodeId(9), NodeId(9)), 10);
+    // No such node: the first of the next row stays.
+    topology.set_distance(NodeId(0), NodeId(4), 99);
+    assert_eq!(topology.distance(NodeId(1), NodeId(0)), 20);
 }
 
 /// A SLIT with these distances, row by row.

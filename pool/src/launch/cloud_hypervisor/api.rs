@@ -36,6 +36,11 @@ fn unreadable(place: &str, reason: impl Into<String>) -> PlanError {
 fn properties(place: &str, object: &Object) -> Result<String, PlanError> {
     let mut words = Vec::new();
     for (name, value) in object {
+        // What is no name could be read as an option, or as another property.
+        let is_name = |one: char| one.is_ascii_alphanumeric() || one == '_';
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(unreadable(place, format!("{name:?} is no property")));
+        }
         let value = match (name.as_str(), value) {
             ("zones", _) | (_, Value::Null) => continue,
             ("hotplug_method", Value::String(how)) if how == "VirtioMem" => "virtio-mem".into(),
@@ -350,6 +355,11 @@ mod tests {
             (zone(""), "expected a list of zones"),
             (zone("1"), "expected objects"),
             (zone(r#"{"size":1}"#), "has an id"),
+            (zone(r#"{"-x":1},{"-y":1}"#), "\"-x\" is no property"),
+            (
+                zone(r#"{"id":"a","size":1073741824,"z=1,size":4096}"#),
+                "\"z=1,size\" is no property",
+            ),
             (
                 zone(r#"{"id":"a","size":1,"file":"/var/saved"}"#),
                 "would not be used",

@@ -83,7 +83,7 @@ fn two_huge_frames_that_are_not_taken_hide_none() {
 #[test]
 fn two_huge_frames_taken_and_restored_hide_none() {
     for order in [HUGE_ORDER, 0] {
-        long(1, move || {
+        model_of_three(move || {
             let machine = Machine::with_free(&[(0, 3 * HUGE)]);
             let (pair, given, found) = three(
                 || machine.take_at(block(0, HUGE_ORDER + 1)),

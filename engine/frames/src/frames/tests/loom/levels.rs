@@ -220,7 +220,7 @@ fn a_giant_frame_that_merges_brings_its_content() {
 
 #[test]
 fn a_freed_huge_frame_brings_its_content_to_both_its_next_owners() {
-    long(1, || {
+    model_of_three(|| {
         let machine = Machine::with_free(&[(0, HUGE)]);
         let held = machine.allocate(HUGE_ORDER).unwrap();
         let (one, two, ()) = three(
