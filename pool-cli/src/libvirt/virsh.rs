@@ -57,7 +57,7 @@ impl Virsh<'_> {
 fn said(mut command: Command) -> Result<String, Failure> {
     let output = command.output().map_err(|error| {
         Failure::Pool(format!(
-            "cannot start virsh: {error}; Debian has it in libvirt-clients"
+            "cannot start virsh: {error}; expected it in PATH: Debian has it in libvirt-clients"
         ))
     })?;
     if !output.status.success() {
