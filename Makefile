@@ -306,7 +306,7 @@ miri-seeds: miri-setup ## long: the allocator's threads and a CPU's cache under 
 loom: setup ## test: the allocator's concurrency under the model checker loom (minutes)
 	@RUSTFLAGS="--cfg firstlight_loom" cargo test --manifest-path engine/loom/Cargo.toml --locked --profile loom --lib --quiet --target-dir target/loom -- loom stacks::
 
-loom-whole: ## long: the same with one preemption more in the models that take longest
+loom-whole: ## long: all models of loom, the longest whole
 	@FIRSTLIGHT_LOOM_WHOLE=1 $(MAKE) loom
 
 fuzz: setup ## long: all fuzz targets; SECONDS=60 is for each

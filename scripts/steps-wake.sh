@@ -16,12 +16,11 @@ lab: slurm fuzz
 pool: slurm fuzz
 pool-cli: slurm
 workloads: slurm counts msrv fuzz bare
-engine/frames: slurm counts ports msrv loom miri semver features bare fuzz publish
-engine: slurm counts ports msrv loom miri semver features bare fuzz publish
+engine/frames: slurm counts ports msrv loom miri semver features bare fuzz
+engine: slurm counts ports msrv loom miri semver features bare fuzz
 fuzz: fuzz
 ports/c: ports
 ports/hello: ports
-ports/ostd: ports
 ports/small: ports
 packaging: rules
 docs:"

@@ -3,7 +3,9 @@
 
 extern crate std;
 
-use super::kit::{END, HUGE, Machine, block, both, check, long, model, model_of_three, three};
+use super::kit::{
+    END, HUGE, Machine, block, both, check, long, model, model_of_three, three, whole_of_three,
+};
 use crate::frames::tests::kit::frames;
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_ORDER};
 
@@ -83,7 +85,7 @@ fn two_huge_frames_that_are_not_taken_hide_none() {
 #[test]
 fn two_huge_frames_taken_and_restored_hide_none() {
     for order in [HUGE_ORDER, 0] {
-        model_of_three(move || {
+        whole_of_three(move || {
             let machine = Machine::with_free(&[(0, 3 * HUGE)]);
             let (pair, given, found) = three(
                 || machine.take_at(block(0, HUGE_ORDER + 1)),

@@ -371,6 +371,13 @@ pub(crate) fn long(preemptions: usize, test: impl Fn() + Sync + Send + 'static) 
     check(if is_whole { preemptions } else { fewer }, test);
 }
 
+/// A model of three CPUs that takes a minute: where `FIRSTLIGHT_LOOM_WHOLE` is set, else not at all.
+pub(crate) fn whole_of_three(test: impl Fn() + Sync + Send + 'static) {
+    if std::env::var_os("FIRSTLIGHT_LOOM_WHOLE").is_some() {
+        check(1, test);
+    }
+}
+
 /// Runs two CPUs, neither of them before the other.
 pub(crate) fn both<A: 'static, B: 'static>(
     one: impl FnOnce() -> A + 'static,

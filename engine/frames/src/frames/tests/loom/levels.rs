@@ -3,7 +3,9 @@
 
 extern crate std;
 
-use super::kit::{END, HUGE, Machine, block, both, check, long, model, model_of_three, three};
+use super::kit::{
+    END, HUGE, Machine, block, both, check, long, model, model_of_three, three, whole_of_three,
+};
 use crate::frames::request::ZoneChoice;
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::tests::kit::{frames, segments, want};
@@ -220,7 +222,7 @@ fn a_giant_frame_that_merges_brings_its_content() {
 
 #[test]
 fn a_freed_huge_frame_brings_its_content_to_both_its_next_owners() {
-    model_of_three(|| {
+    whole_of_three(|| {
         let machine = Machine::with_free(&[(0, HUGE)]);
         let held = machine.allocate(HUGE_ORDER).unwrap();
         let (one, two, ()) = three(
