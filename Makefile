@@ -280,7 +280,7 @@ miri-setup: setup
 	@cargo +nightly miri setup --quiet --target-dir target/miri
 
 miri-units: miri-setup
-	@PROPTEST_CASES=2 $(call MIRI) $(UNSAFE:%=-p %) --lib -- $(SAFE:%=--skip %::)
+	@PROPTEST_CASES=1 $(call MIRI) $(UNSAFE:%=-p %) --lib -- $(SAFE:%=--skip %::)
 
 miri-machines: miri-setup
 	@$(call MIRI) -p firstlight --test it -- \
