@@ -122,7 +122,10 @@ pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result
 const MOST_BODY_BYTES: u64 = 1 << 20;
 
 fn read_body(path: &Path) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::Pool(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| {
+        let path = path.display();
+        Failure::Pool(format!("{path}: {error}; expected the body of vm.create"))
+    };
     let mut text = String::new();
     let mut file = File::open(path).map_err(failed)?.take(MOST_BODY_BYTES + 1);
     file.read_to_string(&mut text).map_err(failed)?;
