@@ -363,18 +363,22 @@ pub(crate) fn check(preemptions: usize, test: impl Fn() + Sync + Send + 'static)
     builder.check(test);
 }
 
+/// Whether models that take long are whole.
+fn is_whole() -> bool {
+    std::env::var_os("FIRSTLIGHT_LOOM_WHOLE").is_some()
+}
+
 /// As [`check`] where `FIRSTLIGHT_LOOM_WHOLE` is set, as each night (`make loom-whole`); else with one preemption fewer,
 /// but one at least. For models that take longest.
 pub(crate) fn long(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
-    let is_whole = std::env::var_os("FIRSTLIGHT_LOOM_WHOLE").is_some();
     let fewer = preemptions.saturating_sub(1).max(1);
-    check(if is_whole { preemptions } else { fewer }, test);
+    check(if is_whole() { preemptions } else { fewer }, test);
 }
 
 /// A model of three CPUs that takes a minute: where `FIRSTLIGHT_LOOM_WHOLE` is set, else not at all.
 pub(crate) fn whole_of_three(test: impl Fn() + Sync + Send + 'static) {
-    if std::env::var_os("FIRSTLIGHT_LOOM_WHOLE").is_some() {
-        check(1, test);
+    if is_whole() {
+        model_of_three(test);
     }
 }
 
