@@ -41,8 +41,8 @@ MISTAKES = {
     ),
     "a slab that became clean replaces nothing": (
         MACHINE + "mod.rs",
-        "self.returns.became_clean(core, key);",
-        "",
+        "self.returns.became_clean(core, key, user);",
+        "let _ = user;",
     ),
     "a lease that was given back is not written down as revoked": (
         MACHINE + "returns.rs",
@@ -61,8 +61,8 @@ MISTAKES = {
     ),
     "a slab that could not grow stays charged": (
         MACHINE + "take.rs",
-        "                core.credit([waiting.charge]);\n                self.nothing_ready",
-        "                self.nothing_ready",
+        "                core.credit([waiting.charge]);\n                if matches!",
+        "                if matches!",
     ),
     "a slab that could not grow counts as allocated": (
         MACHINE + "slabs.rs",
@@ -136,8 +136,18 @@ MISTAKES = {
     ),
     "one node is filled at a time": (
         MACHINE + "mod.rs",
-        "if self.fills.contains_key(&node) {",
-        "if !self.fills.is_empty() {",
+        "if self.fills.is_busy(node) {",
+        "if (0..2).chain([u32::MAX]).any(|n| self.fills.is_busy(Some(n).filter(|n| *n < 2))) {",
+    ),
+    "one user's slabs are filled before all others": (
+        MACHINE + "fills.rs",
+        ".min_by_key(|(turn, _)| filled(turn))?",
+        ".min_by_key(|(turn, _)| *turn)?",
+    ),
+    "a slab that was filled for one user is another's replacement": (
+        MACHINE + "returns.rs",
+        "self.replacements.became_clean(key, user);",
+        "self.replacements.became_clean(key, user ^ 1);",
     ),
     "a client gets another node's memory": (
         MACHINE + "choose.rs",
@@ -146,7 +156,7 @@ MISTAKES = {
     ),
     "a status names leases that its reader may not end": (
         MACHINE + "leases.rs",
-        "let name = viewer.may_end(lease).then(|| self.id(serial));",
+        "let name = reads_names.then(|| self.id(serial));",
         "let name = Some(self.id(serial));",
     ),
 }

@@ -25,6 +25,8 @@ pub struct Lease {
     pub charge: Charge,
     /// The user it was allocated to.
     pub uid: u32,
+    /// The user that this one counts as.
+    pub user: u32,
     /// The process that requested it.
     pub pid: u32,
     /// The connection it was taken on, if it was on one to this daemon.

@@ -8,13 +8,15 @@
 //! - `action.rs`: events and actions; the order of the steps of an allocation;
 //! - `take.rs`: the way out; `returns.rs`: the way back; `restart.rs`: what an earlier daemon
 //!   left; `view.rs`: what is to be seen;
-//! - `slabs.rs`, `class.rs`, [`choose`]: which slabs there are, and which one a client gets;
+//! - `slabs.rs`, `class.rs`, [`choose`]: which slabs there are, and which one a client gets; `fills.rs`: whose slab is
+//!   filled next;
 //! - `leases.rs`: leases and their clients; `times.rs`: how long that took; `core.rs`: what all share.
 
 mod action;
 pub mod choose;
 mod class;
 mod core;
+mod fills;
 mod leases;
 mod restart;
 mod returns;
@@ -43,9 +45,9 @@ use crate::protocol::{
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use core::Core;
+use fills::Fills;
 use returns::Returns;
 use slabs::{Filled, Slabs};
-use std::collections::BTreeMap;
 use std::time::Instant;
 use take::Takes;
 
@@ -84,8 +86,7 @@ pub struct Machine {
     core: Core,
     takes: Takes,
     returns: Returns,
-    /// The slab that each node's worker fills.
-    fills: BTreeMap<Option<u32>, SlabId>,
+    fills: Fills,
     seen: Seen,
     begin: Instant,
 }
@@ -115,7 +116,7 @@ impl Machine {
             },
             takes: Takes::default(),
             returns: Returns::default(),
-            fills: BTreeMap::new(),
+            fills: Fills::default(),
             seen: Seen::default(),
             begin: start.now.instant,
         }
@@ -240,7 +241,7 @@ impl Machine {
 
     /// A worker is done with a slab.
     fn filled(&mut self, now: Now, slab: SlabId, is_memfd: bool, error: Option<String>) {
-        self.fills.retain(|_, filling| *filling != slab);
+        let turn = self.fills.done(slab);
         let core = &mut self.core;
         match core.slabs.filled(slab, error, now.instant) {
             Filled::Clean(key) => {
@@ -248,7 +249,9 @@ impl Machine {
                     core.memfds.insert(slab);
                 }
                 core.keep_clean(slab);
-                self.returns.became_clean(core, key);
+                if let Some(user) = turn {
+                    self.returns.became_clean(core, key, user);
+                }
             }
             // What was filled of it takes time to take back.
             Filled::Unwanted => self.returns.discard_one(core, slab),
@@ -274,13 +277,17 @@ impl Machine {
     /// Gives every idle worker something to fill.
     fn begin_fills(&mut self, now: Instant) {
         for node in self.core.slabs.nodes() {
-            if self.fills.contains_key(&node) {
+            if self.fills.is_busy(node) {
                 continue;
             }
-            let Some(order) = self.core.slabs.begin_fill(node, now) else {
+            let lacking = self.core.slabs.lacking(node, now);
+            let Some((turn, key)) = self.fills.next(node, &lacking, &self.returns) else {
                 continue;
             };
-            self.fills.insert(node, order.id);
+            let Some(order) = self.core.slabs.begin_fill(key) else {
+                continue;
+            };
+            self.fills.begin(node, order.id, turn);
             self.core.act(Action::Fill {
                 slab: order.id,
                 spec: order.spec,

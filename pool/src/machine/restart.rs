@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 pub struct Before {
     /// What the journal says.
     pub record: Record,
+    /// The user that its user counts as.
+    pub user: u32,
     /// Whether its memory was found.
     pub has_memory: bool,
     /// Whether its pipe is open.
@@ -70,6 +72,7 @@ impl Machine {
     fn restore_one(&mut self, now: Now, before: Before) -> Restored {
         let Before {
             record,
+            user,
             has_memory,
             has_pipe,
         } = before;
@@ -90,6 +93,7 @@ impl Machine {
                 key,
                 bytes: record.bytes,
                 charge: record.charge,
+                user,
                 lease: Some(serial),
                 is_of_before: true,
             };
@@ -104,6 +108,7 @@ impl Machine {
             key,
             charge: record.charge,
             uid: record.uid,
+            user,
             pid: record.pid,
             connection: None,
             since: now.instant.checked_sub(age).unwrap_or(now.instant),

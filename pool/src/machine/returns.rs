@@ -32,6 +32,8 @@ pub(super) struct Returned {
     pub(super) key: Key,
     pub(super) bytes: u64,
     pub(super) charge: Charge,
+    /// Whose it was, or was to be.
+    pub(super) user: u32,
     /// The lease it had, if a client has had it.
     pub(super) lease: Option<Serial>,
     /// Whether an earlier daemon allocated it, and may have emptied it: what was pinned then would
@@ -88,13 +90,14 @@ impl Returns {
                 key: lease.key,
                 bytes: lease.bytes,
                 charge: lease.charge,
+                user: lease.user,
                 lease: Some(serial),
                 is_of_before: lease.connection.is_none(),
             };
             return self.revoke(core, now, serial, returned);
         }
         core.slabs.forget_unknown(lease.slab);
-        let returned = self.replacements.came_back(lease.key);
+        let returned = self.replacements.came_back(lease.key, lease.user);
         self.out_of_reach(core, lease.key, returned, lease.charge);
         core.lease_is_over(serial);
     }
@@ -112,6 +115,7 @@ impl Returns {
             key,
             bytes,
             charge,
+            user,
             lease,
             is_of_before,
         } = returned;
@@ -124,7 +128,7 @@ impl Returns {
             key,
             bytes,
             charge,
-            returned: self.replacements.came_back(key),
+            returned: self.replacements.came_back(key, user),
             lease,
             is_of_before,
         };
@@ -231,7 +235,7 @@ impl Returns {
         }
         core.credit([dirty.charge]);
         if core.slabs.zeroed(slab, dirty.key) {
-            self.became_clean(core, dirty.key);
+            self.became_clean(core, dirty.key, dirty.returned.user());
         } else {
             core.forget(slab);
         }
@@ -301,9 +305,14 @@ impl Returns {
         }
     }
 
-    /// A slab of the class is clean: one that came back is replaced.
-    pub(super) fn became_clean(&mut self, core: &mut Core, key: Key) {
-        let credited = self.replacements.became_clean(key);
+    /// Users for whom slabs of the class are to be filled yet, and how many.
+    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = (u32, u64)> {
+        self.replacements.owed(key)
+    }
+
+    /// A slab of the class is clean, in this user's turn: one that it gave back is replaced.
+    pub(super) fn became_clean(&mut self, core: &mut Core, key: Key, user: u32) {
+        let credited = self.replacements.became_clean(key, user);
         core.credit(credited);
     }
 

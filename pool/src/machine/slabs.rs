@@ -114,15 +114,28 @@ impl Slabs {
         }
     }
 
-    /// Begins one more slab on `node`, where one is wanted; the class that has least of what
+    /// Classes of `node` of which slabs are to be filled now, and how many; the one that has least of what
     /// it wants comes first.
-    pub(super) fn begin_fill(&mut self, node: Option<u32>, now: Instant) -> Option<FillOrder> {
-        if self.draining {
-            return None;
-        }
-        let index = self.neediest(node, now)?;
+    pub(super) fn lacking(&self, node: Option<u32>, now: Instant) -> Vec<(Key, u64)> {
+        let lacking = self.classes.iter().filter(|class| {
+            class.spec.key.node == node
+                && class.present() < class.wanted()
+                && class.retry_at.is_none_or(|at| at <= now)
+        });
+        let mut lacking: Vec<_> = lacking.filter(|_| !self.draining).collect();
+        // The share that is there, in 2^-16 of what is wanted.
+        lacking.sort_by_key(|class| (class.present() << 16) / class.wanted().max(1));
+        let slabs = |class: &Class| (class.wanted() - class.present()) as u64;
+        let lacking = lacking.into_iter();
+        lacking
+            .map(|class| (class.spec.key, slabs(class)))
+            .collect()
+    }
+
+    /// Begins one more slab of a class.
+    pub(super) fn begin_fill(&mut self, key: Key) -> Option<FillOrder> {
         let id = self.new_id();
-        let class = self.classes.get_mut(index)?;
+        let class = self.class(key)?;
         class.filling.push(Filling {
             id,
             is_wanted: true,
@@ -133,19 +146,6 @@ impl Slabs {
             spec: class.spec,
             needs_space: class.needs_space(),
         })
-    }
-
-    fn neediest(&self, node: Option<u32>, now: Instant) -> Option<usize> {
-        let lacking = self.classes.iter().enumerate().filter(|(_, class)| {
-            class.spec.key.node == node
-                && class.present() < class.wanted()
-                && class.retry_at.is_none_or(|at| at <= now)
-        });
-        // The share that is there, in 2^-16 of what is wanted.
-        let share = |class: &Class| (class.present() << 16) / class.wanted().max(1);
-        lacking
-            .min_by_key(|(index, class)| (share(class), *index))
-            .map(|(index, _)| index)
     }
 
     /// Nodes that have classes; `None` for classes bound to none.

@@ -280,6 +280,7 @@ impl Takes {
             key,
             charge,
             uid: peer.uid,
+            user: peer.user,
             pid: peer.pid,
             connection: Some(connection),
             since: now.instant,
@@ -341,6 +342,7 @@ impl Takes {
                 key: lease.key,
                 bytes: lease.bytes,
                 charge: lease.charge,
+                user: lease.user,
                 lease: None,
                 is_of_before: false,
             },
@@ -391,6 +393,7 @@ fn returned(slab: SlabId, waiting: Waiting) -> Returned {
         key: waiting.key,
         bytes: waiting.bytes,
         charge: waiting.charge,
+        user: waiting.peer.user,
         lease: None,
         is_of_before: false,
     }

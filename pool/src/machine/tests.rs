@@ -1,10 +1,12 @@
 //! What the machine decides, event by event.
 
-use super::slabs::{Filled, RETRY_AFTER, Slabs};
+use super::slabs::{FillOrder, Filled, RETRY_AFTER, Slabs};
 use super::*;
 use crate::config::Source;
 use crate::protocol::PageSize;
 use choose::Want;
+
+mod flood;
 
 const BYTES: u64 = 4 << 20;
 
@@ -40,11 +42,16 @@ fn want(bytes: u64) -> Want {
     }
 }
 
+fn begin_fill(slabs: &mut Slabs, now: Instant) -> Option<FillOrder> {
+    let (key, _) = *slabs.lacking(None, now).first()?;
+    slabs.begin_fill(key)
+}
+
 /// Fills all that is wanted; how many.
 fn fill_all(slabs: &mut Slabs) -> usize {
     let now = Instant::now();
     let mut filled = 0;
-    while let Some(order) = slabs.begin_fill(None, now) {
+    while let Some(order) = begin_fill(slabs, now) {
         assert!(matches!(
             slabs.filled(order.id, None, now),
             Filled::Clean(_)
@@ -64,7 +71,7 @@ fn no_slab_is_allocated_twice_and_none_before_it_is_filled() {
     let mut slabs = slabs(3);
     let now = Instant::now();
     assert!(taken(&mut slabs).is_none());
-    let order = slabs.begin_fill(None, now).unwrap();
+    let order = begin_fill(&mut slabs, now).unwrap();
     assert!(taken(&mut slabs).is_none(), "being filled");
     assert_eq!(slabs.filled(order.id, None, now), Filled::Clean(key(BYTES)));
     assert_eq!(slabs.filled(order.id, None, now), Filled::Unknown);
@@ -76,7 +83,7 @@ fn no_slab_is_allocated_twice_and_none_before_it_is_filled() {
     }
     assert_eq!((seen.len(), slabs.allocated()), (3, 3));
     assert!(
-        slabs.begin_fill(None, now).is_none(),
+        begin_fill(&mut slabs, now).is_none(),
         "allocated ones count"
     );
     assert!(!slabs.came_back(seen[0], key(BYTES)));
@@ -97,12 +104,12 @@ fn what_is_emptied_is_no_memory_yet_where_none_is_reserved() {
         let key = Key { page, ..key(BYTES) };
         let mut slabs = Slabs::new(true);
         slabs.want(&[Spec { key, ..spec(1) }]);
-        let order = slabs.begin_fill(None, Instant::now()).unwrap();
+        let order = begin_fill(&mut slabs, Instant::now()).unwrap();
         assert!(order.needs_space, "the first");
         slabs.filled(order.id, None, Instant::now());
         let slab = taken(&mut slabs).unwrap();
         assert!(!slabs.came_back(slab, key));
-        let order = slabs.begin_fill(None, Instant::now()).unwrap();
+        let order = begin_fill(&mut slabs, Instant::now()).unwrap();
         assert_eq!(order.needs_space, needs_space, "{page}");
     }
 }
@@ -115,7 +122,7 @@ fn classes_grow_and_shrink_at_run_time() {
     assert_eq!(fill_all(&mut slabs), 2);
     slabs.want(&[spec(4)]);
     let now = Instant::now();
-    let order = slabs.begin_fill(None, now).unwrap();
+    let order = begin_fill(&mut slabs, now).unwrap();
     let (clean, cancelled) = slabs.want(&[spec(1)]);
     assert_eq!((clean.len(), cancelled), (2, vec![order.id]));
     assert_eq!(slabs.filled(order.id, None, now), Filled::Unwanted);
@@ -128,7 +135,7 @@ fn classes_grow_and_shrink_at_run_time() {
     assert_eq!(slabs.rows().len(), 2);
     assert_eq!(slabs.drain().0.len(), 1);
     assert!(taken(&mut slabs).is_none());
-    assert!(slabs.begin_fill(None, now).is_none());
+    assert!(begin_fill(&mut slabs, now).is_none());
 }
 
 /// A revoked client may have kept a descriptor or a pin of what was zeroed in place.
@@ -156,15 +163,15 @@ fn a_class_that_is_trusted_no_more_keeps_no_slab_that_was_used() {
 fn what_cannot_be_filled_is_reported_and_tried_again_later() {
     let mut slabs = slabs(1);
     let now = Instant::now();
-    let order = slabs.begin_fill(None, now).unwrap();
+    let order = begin_fill(&mut slabs, now).unwrap();
     let filled = slabs.filled(order.id, Some("filling stopped: full".into()), now);
     assert_eq!(filled, Filled::Unwanted);
     assert_eq!(
         slabs.rows()[0].trouble.as_deref(),
         Some("filling stopped: full")
     );
-    assert!(slabs.begin_fill(None, now).is_none());
-    assert!(slabs.begin_fill(None, now + RETRY_AFTER).is_some());
+    assert!(begin_fill(&mut slabs, now).is_none());
+    assert!(begin_fill(&mut slabs, now + RETRY_AFTER).is_some());
 }
 
 #[test]
@@ -194,7 +201,7 @@ fn a_slab_that_is_being_filled_says_what_it_lacks() {
         None,
         "nothing is being filled"
     );
-    let order = slabs.begin_fill(None, Instant::now()).unwrap();
+    let order = begin_fill(&mut slabs, Instant::now()).unwrap();
     slabs.progress(order.id, 1 << 20);
     assert_eq!(slabs.lacking_bytes(&want(1)), Some(3 << 20));
     assert_eq!(slabs.lacking_bytes(&want(BYTES + 1)), None, "too small");
@@ -394,7 +401,7 @@ fn a_daemon_is_full_when_no_slab_is_to_be_filled() {
     let mut slabs = slabs(2);
     assert_eq!(slabs.fill_bytes(), (2 * BYTES, 0));
     let now = Instant::now();
-    let order = slabs.begin_fill(None, now).unwrap();
+    let order = begin_fill(&mut slabs, now).unwrap();
     assert_eq!(slabs.fill_bytes(), (2 * BYTES, 0), "one is being filled");
     slabs.filled(order.id, None, now);
     assert_eq!(slabs.fill_bytes(), (BYTES, BYTES));

@@ -14,6 +14,9 @@ use crate::store::slab::SlabId;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+/// Rows of leases in one status for a user: a reply that it leaves unread is the daemon's memory.
+const MOST_ROWS_OF_A_USER: usize = 40;
+
 /// Rows of pools and leases beside which rows of quotas come.
 const MOST_ROWS_BESIDE_QUOTAS: usize = 100;
 
@@ -22,11 +25,12 @@ impl Machine {
     /// what the machine does not know, the process and its connections.
     pub(super) fn status(&self, viewer: Viewer, query: StatusQuery, now: Instant) -> Status {
         let (pools, more_pools) = part(self.rows(), query.skip_pools, MOST_STATUS_ROWS);
-        let (leases, more_leases) = part(
-            self.core.leases.rows(viewer, now),
-            query.skip_leases,
-            MOST_STATUS_ROWS,
-        );
+        let most = match viewer {
+            Viewer::User { .. } => MOST_ROWS_OF_A_USER,
+            Viewer::Owner | Viewer::Observer => MOST_STATUS_ROWS,
+        };
+        let rows = self.core.leases.rows(viewer, now);
+        let (leases, more_leases) = part(rows, query.skip_leases, most);
         // They are long: behind the others, if those are many.
         let most = if pools.len() + leases.len() <= MOST_ROWS_BESIDE_QUOTAS {
             MOST_QUOTA_ROWS

@@ -5,7 +5,7 @@
 //! - [`zero`]: stores that go past the caches;
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: users that may connect to one;
-//!   [`passrights`]: those to which no descriptor can be sent;
+//!   [`passrights`]: those to which no descriptor can be sent; [`unread`]: what was sent over one and is not read;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
 //! - [`kept`]: files of the kernel that are read and never closed; [`cgroup_memory`]: a cgroup's limits;
 //! - [`threads`]: threads that are begun before they are needed;
@@ -14,7 +14,7 @@
 //! - [`need`]: what a test needs of the machine.
 //!
 //! All unsafe code of the crate lies here: in [`memory_file`], [`mapping`], [`background`],
-//! [`inherited`], [`passrights`], [`peer`], [`seccomp`], [`service`] and `zero/x86.rs`.
+//! [`inherited`], [`passrights`], [`peer`], [`seccomp`], [`service`], [`unread`] and `zero/x86.rs`.
 
 #![expect(
     unsafe_code,
@@ -41,4 +41,5 @@ pub mod seccomp;
 pub mod service;
 pub mod subids;
 pub mod threads;
+pub mod unread;
 pub mod zero;

@@ -73,7 +73,12 @@ impl Server {
         let user = self.pool.user_of(credentials.uid);
         // Before its groups and its cgroup are read: one that does nothing but connect has all that
         // it may have most of the time.
-        if self.connections.has_all(user) || self.peers.has_all(user) {
+        let has_all = self.connections.has_all(user);
+        if has_all {
+            // It has an account, also where all of its connections are closed and unread.
+            let _ = self.turns.queue(user, true);
+        }
+        if has_all || self.peers.has_all(user) {
             self.is_one_too_many(user, socket);
             return self.charge_before_it_is_known(credentials.uid, user, begin);
         }
@@ -157,7 +162,7 @@ impl Server {
                 .turn_away(user, socket, RefusalCode::Denied, &text);
             return standing;
         }
-        if let Some(id) = self.connections.to_give_up(&peer, standing) {
+        if let Some(id) = self.connections.one_to_give_up(&peer, standing) {
             let before = processor_time();
             self.close_on_its_account(id);
             begin += processor_time().saturating_sub(before);

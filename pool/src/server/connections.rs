@@ -7,18 +7,25 @@
 //!
 //! A connection with a reply that could not be sent yet, or with a request that
 //! is being worked on, is not read from: at most one message is ever kept for it.
+//!
+//! What is sent and not read is the daemon's memory, also once the connection is closed. So the kernel takes
+//! little more than one reply for each, and one that is closed keeps its place until all is read; one that gives way
+//! to another user's, for its own user. All of them are twice as many as may be open.
 
-use super::closer::Closer;
+use super::closer::{Closer, NOBODY};
 use super::events::{Events, Theirs};
 use super::pool::Outgoing;
+use super::unread::Unread;
 use crate::config::Limits;
 use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::machine::ConnectionId;
 use crate::os::passrights;
 use crate::os::peer::Peer;
+use crate::os::unread;
 use crate::protocol::packet::{self, PacketError};
 use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
+use rustix::net::sockopt;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
@@ -78,7 +85,37 @@ pub(super) struct Connections {
     open: BTreeMap<ConnectionId, Connection>,
     /// Of users other than the owner.
     by_user: BTreeMap<u32, u32>,
+    /// Closed, with a reply unread.
+    unread: Unread,
+    /// Turned away, and not read why.
+    turned_away: Unread,
     closer: Rc<Closer>,
+}
+
+/// Bytes that the kernel takes over a connection beside one more reply: its own least.
+const SEND_BUFFER: usize = 2304;
+
+/// Longer replies need a larger buffer.
+const SHORT_REPLY: usize = 4096;
+
+/// Refusals of connections of one user that may be unread, of strangers together, and of all.
+const MOST_UNREAD_REFUSALS: (u32, u32) = (64, 1024);
+
+/// Sends a reply, if not much is unread.
+fn send(socket: &OwnedFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if message.len() <= SHORT_REPLY {
+        return packet::send(socket, message, descriptors);
+    }
+    // As the kernel decides whether it can be written to.
+    let buffer = sockopt::socket_send_buffer_size(socket)? as u64;
+    if unread::bytes(socket)?.saturating_add(1).saturating_mul(4) > buffer {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // The kernel doubles it.
+    sockopt::set_socket_send_buffer_size(socket, message.len() / 2 + SEND_BUFFER)?;
+    let sent = packet::send(socket, message, descriptors);
+    sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
+    sent
 }
 
 /// After how long one of too many connections is worth another try.
@@ -94,6 +131,8 @@ impl Connections {
             next: 0,
             open: BTreeMap::new(),
             by_user: BTreeMap::new(),
+            unread: Unread::default(),
+            turned_away: Unread::default(),
             closer,
         }
     }
@@ -119,15 +158,42 @@ impl Connections {
         all.saturating_sub(reserved)
     }
 
-    /// Those of a user, also while they wait to be closed.
+    /// Those of a user, also while they wait to be closed, or for a reply to be read.
     fn of_user(&self, user: u32) -> u32 {
         let open = self.by_user.get(&user).copied().unwrap_or(0);
-        open.saturating_add(self.closer.unclosed(user))
+        open + self.closer.unclosed(user) + self.unread.of_user(user)
     }
 
     /// Whether a user whose connections are counted has all that one may have: not the owner.
-    pub(super) fn has_all(&self, user: u32) -> bool {
-        self.by_user.contains_key(&user) && self.of_user(user) >= self.limits.connections_per_user
+    pub(super) fn has_all(&mut self, user: u32) -> bool {
+        let has_all = |this: &Self| this.of_user(user) >= this.limits.connections_per_user;
+        if has_all(self) {
+            self.let_go_of(user);
+        }
+        let is_counted = self.by_user.contains_key(&user) || self.unread.of_user(user) > 0;
+        is_counted && has_all(self)
+    }
+
+    /// Connections that users other than the owner have, closed ones with unread replies among them, are as many as may be.
+    fn has_no_place(&self) -> bool {
+        let open: u32 = self.by_user.values().sum();
+        open + self.unread.len() >= self.for_others() * 2
+    }
+
+    /// A user's that were closed, and that it has read meanwhile.
+    fn let_go_of(&mut self, user: u32) {
+        let read = self.unread.read_by(user).into_iter();
+        for socket in read.chain(self.turned_away.read_by(user)) {
+            self.closer.close(user, socket);
+        }
+    }
+
+    /// All that were closed, and read meanwhile.
+    pub(super) fn let_go_of_read(&mut self) {
+        let users = self.unread.users().into_iter();
+        for user in users.chain(self.turned_away.users()) {
+            self.let_go_of(user);
+        }
     }
 
     /// Whether there is no connection left for `peer`.
@@ -136,12 +202,21 @@ impl Connections {
             return u32::try_from(self.open.len()).unwrap_or(u32::MAX) >= self.limits.connections;
         }
         let others: u32 = self.by_user.values().sum();
-        others >= self.for_others() || self.of_user(peer.user) >= self.limits.connections_per_user
+        others >= self.for_others()
+            || self.has_no_place()
+            || self.of_user(peer.user) >= self.limits.connections_per_user
     }
 
     /// The connection to close so that `peer` gets one: of the user that has most, and has one that
     /// no request is being worked on.
-    pub(super) fn to_give_up(&self, peer: &Peer, standing: Standing) -> Option<ConnectionId> {
+    pub(super) fn one_to_give_up(
+        &mut self,
+        peer: &Peer,
+        standing: Standing,
+    ) -> Option<ConnectionId> {
+        if self.has_no_place() {
+            self.let_go_of_read();
+        }
         let mine = self.of_user(peer.user);
         if standing == Standing::Owner
             || mine >= self.limits.connections_per_user
@@ -175,6 +250,7 @@ impl Connections {
             return false;
         }
         let id = self.next;
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER);
         if queue.add(Theirs::Connection(id), &socket, true).is_err() {
             self.closer.close(peer.user, socket);
             return false;
@@ -198,14 +274,32 @@ impl Connections {
         true
     }
 
-    /// Tells the other end why its connection is closed.
+    /// Tells the other end why its connection is closed, unless its user has left too many such words unread.
     pub(super) fn turn_away(&mut self, user: u32, socket: OwnedFd, code: RefusalCode, text: &str) {
+        // Strangers are one user together.
+        let whose = if code == RefusalCode::Denied {
+            NOBODY
+        } else {
+            user
+        };
+        let has_too_many = |this: &Self| {
+            let (of_user, all) = MOST_UNREAD_REFUSALS;
+            this.turned_away.of_user(whose) >= of_user || this.turned_away.len() >= all
+        };
+        if has_too_many(self) {
+            self.let_go_of(whose);
+        }
+        if has_too_many(self) {
+            return self.closer.close(user, socket);
+        }
         let soon = (code == RefusalCode::Busy).then_some(BUSY_MS);
         let refusal = Refusal::new(code, text).retry_after(soon);
         if let Ok(message) = Reply::Refused(refusal).encode() {
             let _ = packet::send(&socket, &message, &[]);
         }
-        self.closer.close(user, socket);
+        if let Some(socket) = self.turned_away.hang_up(whose, socket) {
+            self.closer.close(user, socket);
+        }
     }
 
     /// The next message of a connection, if it may be read from now.
@@ -276,7 +370,7 @@ impl Connections {
             return Sent::Yes;
         };
         let descriptors: Vec<BorrowedFd<'_>> = unsent.descriptors.iter().map(AsFd::as_fd).collect();
-        let sent = packet::send(&connection.socket, &unsent.message, &descriptors);
+        let sent = send(&connection.socket, &unsent.message, &descriptors);
         let (source, socket) = (Theirs::Connection(id), &connection.socket);
         match sent {
             Ok(()) => {
@@ -304,9 +398,8 @@ impl Connections {
     /// Hangs up; the lease whose reply was still kept, if there was one.
     pub(super) fn close(&mut self, id: ConnectionId) -> Option<Serial> {
         let connection = self.open.remove(&id)?;
-        if connection.standing != Standing::Owner
-            && let Some(count) = self.by_user.get_mut(&connection.peer.user)
-        {
+        let is_counted = connection.standing != Standing::Owner;
+        if is_counted && let Some(count) = self.by_user.get_mut(&connection.peer.user) {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 self.by_user.remove(&connection.peer.user);
@@ -314,7 +407,15 @@ impl Connections {
         }
         // It keeps a copy of what it waits for until then: no event of it is for anyone any more.
         let _ = connection.queue.remove(&connection.socket);
-        self.closer.close(connection.peer.user, connection.socket);
+        let (user, socket) = (connection.peer.user, connection.socket);
+        let left = if is_counted {
+            self.unread.hang_up(user, socket)
+        } else {
+            Some(socket)
+        };
+        if let Some(socket) = left {
+            self.closer.close(user, socket);
+        }
         connection.unsent.and_then(|unsent| unsent.serial)
     }
 
@@ -410,6 +511,88 @@ mod tests {
         while !is_over(&read) {
             std::thread::yield_now();
         }
+    }
+
+    /// A connection of a user to `connections`, if there is a place; the client's end.
+    fn connect(connections: &mut Connections, user: u32) -> Option<OwnedFd> {
+        let kind = SocketType::SEQPACKET;
+        let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+        let (ours, theirs) = pair.unwrap();
+        let peer = Peer {
+            pid: 1,
+            uid: user,
+            user,
+            gid: user,
+            groups: Vec::new(),
+            cgroup: None,
+        };
+        assert_eq!(connections.one_to_give_up(&peer, Standing::Client), None);
+        let queue = Rc::new(Events::new().unwrap());
+        let is_added = connections.add(ours, peer, Standing::Client, queue);
+        is_added.then_some(theirs)
+    }
+
+    /// Has the last connection sent a reply, and closes it.
+    fn reply_and_close(connections: &mut Connections) {
+        let to = connections.next - 1;
+        let reply = Reply::Give;
+        let lease = None;
+        let sent = connections.answer(Outgoing { to, reply, lease });
+        assert_eq!((sent, connections.close(to)), (Sent::Yes, None));
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_its_reply_is_read() {
+        let limits = Limits {
+            connections: 3,
+            connections_per_user: 2,
+            ..Limits::default()
+        };
+        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
+        let mut connections = Connections::new(&limits, closer);
+        let mut unread = Vec::new();
+        for user in [1, 1, 2, 2] {
+            unread.push(connect(&mut connections, user).unwrap());
+            reply_and_close(&mut connections);
+        }
+        assert!(connections.has_all(1) && connections.has_all(2));
+        assert!(connect(&mut connections, 3).is_none(), "all have no more");
+        let read = unread.swap_remove(0);
+        packet::receive(&read, 1 << 10, 0).unwrap();
+        assert!(matches!(
+            packet::receive(&read, 1 << 10, 0),
+            Err(PacketError::Closed)
+        ));
+        // Where descriptors pass a thread closes it.
+        let until_free = |connections: &mut Connections, user| {
+            while connections.has_all(user) {
+                std::thread::yield_now();
+            }
+        };
+        until_free(&mut connections, 1);
+        assert!(connect(&mut connections, 3).is_some());
+        // One that is gone has read all that it will.
+        assert!(connections.has_all(2));
+        drop(unread);
+        until_free(&mut connections, 2);
+    }
+
+    #[test]
+    fn strangers_that_read_no_refusal_hear_none() {
+        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
+        let mut connections = Connections::new(&Limits::default(), closer);
+        let mut turn_away = |user| {
+            let kind = SocketType::SEQPACKET;
+            let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+            let (ours, theirs) = pair.unwrap();
+            connections.turn_away(user, ours, RefusalCode::Denied, "no");
+            theirs
+        };
+        let mut ends: Vec<_> = (0..65).map(&mut turn_away).collect();
+        let hears = |end: &OwnedFd| packet::receive(end, 1 << 10, 0).is_ok();
+        assert!(!hears(&ends.pop().unwrap()));
+        assert!(hears(&ends.pop().unwrap()));
+        assert!(hears(&turn_away(7)));
     }
 
     #[test]

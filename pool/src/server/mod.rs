@@ -21,7 +21,7 @@
 //!
 //! - `pool.rs`, `jobs.rs`: its decisions carried out, with files and workers; `start.rs`: before
 //!   all that; `check.rs`, `warnings.rs`: without a daemon; `reload.rs`: another configuration;
-//! - `connections.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `peers.rs`: who connected; `clients.rs`: what is done for them;
+//! - `connections.rs`, `unread.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `peers.rs`: who connected; `clients.rs`: what is done for them;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //!   `ends.rs`: the pipes that end leases;
 //! - `workers.rs`: what takes time; `under_way.rs`: slabs that they are given; `looks.rs`: what clients can still reach; `refills.rs`: what guests
@@ -52,6 +52,7 @@ mod restore;
 mod start;
 mod turns;
 mod under_way;
+mod unread;
 mod warnings;
 mod workers;
 
@@ -332,6 +333,7 @@ impl Server {
         let outgoing = self.pool.tick();
         self.send_on_their_accounts(outgoing);
         self.wait_for_pipes();
+        self.connections.let_go_of_read();
         for id in self.connections.stuck(now) {
             self.close_on_its_account(id);
         }

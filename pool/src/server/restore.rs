@@ -131,6 +131,7 @@ impl Pool {
         let before = Before {
             has_memory: file.is_some(),
             has_pipe: !is_known && self.find_pipe(serial),
+            user: self.user_of(record.uid),
             record,
         };
         let (restored, actions) = self.machine.restore(now(), before);

@@ -60,8 +60,8 @@ pub(super) fn reloads() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// Every lease and every connection is a descriptor: as many as may be had, and
-/// connections use a quarter of them at most, or leases could get none.
+/// Every lease and every connection is a descriptor, also one that was closed with a reply unread: as many as may be
+/// had, and connections use a quarter of them at most, or leases could get none.
 pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -70,14 +70,14 @@ pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> 
     };
     // Refused, there are as many as before.
     let _ = setrlimit(Resource::Nofile, raised);
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 8;
     let connections = u32::try_from(most).map_or(limits.connections, |most| {
         limits.connections.min(most.max(1))
     });
     if connections < limits.connections {
         say(&format!(
             "at most {connections} connections: this process may have {} descriptors (LimitNOFILE=)",
-            most * 4
+            most * 8
         ));
     }
     Limits {

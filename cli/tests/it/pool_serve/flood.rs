@@ -96,14 +96,22 @@ fn users_that_may_not_allocate_hold_no_connection() {
         .map(|uid| idle(&daemon, *uid, 256))
         .collect();
     assert_eq!(is_served(&daemon), Ok(()), "root is refused");
+    let mut heard = 0;
     for end in open.iter().flatten() {
-        let Reply::Refused(refusal) = reply(end) else {
+        // Those that leave many refusals unread are closed without a word.
+        let packet = match packet::receive(end, MOST_REPLY_BYTES, 0) {
+            Err(PacketError::Closed) => continue,
+            packet => packet.unwrap(),
+        };
+        heard += 1;
+        let Ok(Reply::Refused(refusal)) = Reply::decode(&packet.message) else {
             panic!("a user that may not allocate was served");
         };
         // With many connections it hears of that first.
         let codes = [RefusalCode::Denied, RefusalCode::Busy];
         assert!(codes.contains(&refusal.code), "{refusal:?}");
     }
+    assert!(heard >= 64, "{heard}");
     // The client shows the refusal, although its request finds the connection closed.
     let socket = daemon.socket();
     let shown = another_user(STRANGERS[0], || {
@@ -228,6 +236,41 @@ fn a_connection_with_an_unread_reply_gives_way_to_another_user() {
         })
         .is_ok()
     });
+}
+
+/// What a user was sent and does not read is the daemon's memory, also once its connection is closed.
+#[test]
+fn a_closed_connection_keeps_its_place_until_its_replies_are_read() {
+    let Some(daemon) = pool("connections = 64, connections_per_user = 4, unread_s = 1") else {
+        return;
+    };
+    let ask = Request::Status(StatusQuery::default()).encode().unwrap();
+    let lazy = idle(&daemon, TENANTS[0], 4);
+    for end in &lazy {
+        rustix::io::ioctl_fionbio(end, true).unwrap();
+    }
+    until("all are hung up on", || {
+        let would_block = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        let asks = |end| packet::send(end, &ask, &[]).map_err(would_block);
+        lazy.iter().all(|end| asks(end) == Err(false))
+    });
+    let socket = daemon.socket();
+    let is_served = |uid| {
+        another_user(uid, || {
+            let served = Client::connect(&socket).and_then(|mut pool| pool.status());
+            match served {
+                Ok(_) => true,
+                Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::Busy => false,
+                Err(error) => panic!("{error}"),
+            }
+        })
+    };
+    assert!(!is_served(TENANTS[0]), "its replies are read");
+    assert!(is_served(TENANTS[1]), "another user is refused");
+    let replies = std::iter::from_fn(|| packet::receive(&lazy[0], MOST_REPLY_BYTES, 0).ok());
+    let bytes: usize = replies.map(|reply| reply.message.len()).sum();
+    assert!((1..16 << 10).contains(&bytes), "{bytes} were unread");
+    until("a place is free", || is_served(TENANTS[0]));
 }
 
 #[test]

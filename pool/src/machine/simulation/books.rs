@@ -1,5 +1,5 @@
 //! What each user is to be charged, counted without the machine: everything that left, until no
-//! process can reach it and as many slabs of its class have become clean as came back before.
+//! process can reach it and as many slabs of its class were filled for its user as that user's came back before.
 
 use crate::lease::Serial;
 use crate::lease::quota::Account;
@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 struct Entry {
     accounts: Vec<Account>,
+    user: u32,
     key: Key,
     bytes: u64,
-    /// Its place among the returns of its class.
+    /// Its place among its user's returns of its class.
     returned: Option<u64>,
 }
 
-/// Returns of a class, and clean slabs that took their places.
+/// A user's returns of a class, and slabs that took their places.
 #[derive(Debug, Clone, Copy, Default)]
 struct Class {
     returned: u64,
@@ -28,23 +29,30 @@ struct Class {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Books {
     entries: BTreeMap<SlabId, Entry>,
-    settled_by: BTreeMap<Key, Class>,
+    settled_by: BTreeMap<(Key, u32), Class>,
     /// Out of reach, and not replaced yet.
     owed: Vec<Entry>,
     /// Bytes that were given on each account of a class since a slab of it last became clean.
     since_clean: BTreeMap<(Account, Key), u64>,
     /// What each lease is charged to, as no daemon may forget.
-    leases: BTreeMap<Serial, Vec<Account>>,
+    leases: BTreeMap<Serial, (Vec<Account>, u32)>,
 }
 
 impl Books {
     /// A slab is taken out for a user that has limits.
-    pub(super) fn took(&mut self, slab: SlabId, accounts: Vec<Account>, key: Key, bytes: u64) {
+    pub(super) fn took(
+        &mut self,
+        slab: SlabId,
+        (accounts, user): (Vec<Account>, u32),
+        key: Key,
+        bytes: u64,
+    ) {
         if accounts.is_empty() {
             return;
         }
         let entry = Entry {
             accounts,
+            user,
             key,
             bytes,
             returned: None,
@@ -64,14 +72,14 @@ impl Books {
     }
 
     /// A lease begins.
-    pub(super) fn begins(&mut self, serial: Serial, accounts: Vec<Account>) {
-        self.leases.insert(serial, accounts);
+    pub(super) fn begins(&mut self, serial: Serial, whose: (Vec<Account>, u32)) {
+        self.leases.insert(serial, whose);
     }
 
     /// A lease of an earlier daemon is found again.
     pub(super) fn found(&mut self, serial: Serial, slab: SlabId, key: Key, bytes: u64) {
-        let accounts = self.leases.get(&serial).cloned();
-        self.took(slab, accounts.unwrap_or_default(), key, bytes);
+        let whose = self.leases.get(&serial).cloned();
+        self.took(slab, whose.unwrap_or_default(), key, bytes);
     }
 
     /// Whether a slab is known to be out.
@@ -84,6 +92,11 @@ impl Books {
         self.since_clean.retain(|(_, class), _| *class != key);
     }
 
+    /// The user whose slab is out.
+    pub(super) fn whose(&self, slab: SlabId) -> Option<u32> {
+        Some(self.entries.get(&slab)?.user)
+    }
+
     /// A slab that was taken out was not touched.
     pub(super) fn untook(&mut self, slab: SlabId) {
         self.entries.remove(&slab);
@@ -91,9 +104,9 @@ impl Books {
 
     /// A slab is on its way back.
     pub(super) fn came_back(&mut self, slab: SlabId, key: Key) {
-        let class = self.settled_by.entry(key).or_default();
-        class.returned += 1;
         if let Some(entry) = self.entries.get_mut(&slab) {
+            let class = self.settled_by.entry((key, entry.user)).or_default();
+            class.returned += 1;
             entry.returned = Some(class.returned);
         }
     }
@@ -109,18 +122,20 @@ impl Books {
         self.settle();
     }
 
-    /// A slab of a class is clean.
-    pub(super) fn clean(&mut self, key: Key) {
-        let class = self.settled_by.entry(key).or_default();
-        class.replaced = (class.replaced + 1).min(class.returned);
+    /// A slab of a class is clean, in a user's turn.
+    pub(super) fn clean(&mut self, key: Key, user: Option<u32>) {
+        if let Some(class) = user.and_then(|user| self.settled_by.get_mut(&(key, user))) {
+            class.replaced = (class.replaced + 1).min(class.returned);
+        }
         self.since_clean.retain(|(_, class), _| *class != key);
         self.settle();
     }
 
     /// A class lacks nothing.
     pub(super) fn full(&mut self, key: Key) {
-        let class = self.settled_by.entry(key).or_default();
-        class.replaced = class.returned;
+        for (_, class) in self.settled_by.range_mut((key, 0)..=(key, u32::MAX)) {
+            class.replaced = class.returned;
+        }
         self.since_clean.retain(|(_, class), _| *class != key);
         self.settle();
     }
@@ -134,11 +149,19 @@ impl Books {
     fn settle(&mut self) {
         let settled_by = &self.settled_by;
         self.owed.retain(|entry| {
-            let class = settled_by.get(&entry.key).copied().unwrap_or_default();
+            let class = settled_by.get(&(entry.key, entry.user));
+            let class = class.copied().unwrap_or_default();
             entry
                 .returned
                 .is_some_and(|returned| returned > class.replaced)
         });
+    }
+
+    /// Users with limits for whom slabs of a class are to be filled yet.
+    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = u32> {
+        let of_class = self.settled_by.range((key, 0)..=(key, u32::MAX));
+        let owed = of_class.filter(|(_, class)| class.replaced < class.returned);
+        owed.map(|((_, user), _)| *user)
     }
 
     /// What is to be charged to an account.

@@ -1,7 +1,9 @@
 //! What is true after each step.
 
-use super::life::{Life, Task};
+use super::life::{Life, M, Task};
 use super::world::{ClientId, Mark};
+use crate::store::Key;
+use crate::store::slab::SlabId;
 use std::collections::BTreeSet;
 
 impl Life {
@@ -152,6 +154,38 @@ impl Life {
             known >= stray,
             "{known} bytes are known of {stray} that are pinned"
         );
+    }
+
+    /// A node begins to fill a slab: between two that it fills for one user it fills no more for another than two of
+    /// the largest.
+    pub(super) fn is_in_turn(&mut self, slab: SlabId, key: Key) {
+        let turn = self.machine.fills.turn(slab);
+        let mut waiting = BTreeSet::new();
+        for row in self.machine.core.slabs.rows() {
+            let lacks =
+                row.clean_slabs + row.filling_slabs + row.allocated_slabs + row.unknown_slabs
+                    < row.wanted_slabs;
+            if row.node == key.node && lacks && row.trouble.is_none() {
+                let key = Key {
+                    page: row.page,
+                    node: row.node,
+                    bytes: row.size_class_bytes,
+                };
+                waiting.extend(self.books.owed(key));
+            }
+        }
+        self.passed_over.retain(|(node, user), _| {
+            *node != key.node || (waiting.contains(user) && turn != Some(*user))
+        });
+        for user in waiting.into_iter().filter(|user| turn != Some(*user)) {
+            let passed = self.passed_over.entry((key.node, user)).or_default();
+            let bytes = passed.entry(turn).or_default();
+            *bytes += key.bytes;
+            assert!(
+                *bytes <= 16 * M,
+                "user {user} waits, and {bytes} bytes were filled for {turn:?}"
+            );
+        }
     }
 
     fn leases_last_until_they_are_ended(&self) {

@@ -5,6 +5,7 @@ use super::life::{Faults, Held, Job, Life, M, Task};
 use super::world::{InodeId, Mark};
 use crate::lease::Serial;
 use crate::machine::{Action, Allocation, Event, NotGrown, Step};
+use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::VecDeque;
 
@@ -48,10 +49,10 @@ impl Life {
 
     fn took(&mut self, slab: SlabId, to: u64, bytes: u64) {
         let pending = self.pending.get(&to);
-        let accounts = pending.map(|pending| pending.user.accounts());
+        let whose = pending.map(|pending| (pending.user.accounts(), pending.user.counts_as()));
         let key = self.world.inode(slab).map(|inode| inode.key);
-        if let (Some(accounts), Some(key)) = (accounts, key) {
-            self.books.took(slab, accounts, key, bytes);
+        if let (Some(whose), Some(key)) = (whose, key) {
+            self.books.took(slab, whose, key, bytes);
         }
     }
 
@@ -98,6 +99,7 @@ impl Life {
                 spec,
                 needs_space,
             } => {
+                self.is_in_turn(slab, spec.key);
                 let lacks = needs_space && self.world.free_bytes(spec.key.node) < spec.key.bytes;
                 if lacks || self.now_and_then(Faults::STEPS, 20) {
                     return Some(Event::Filled {
@@ -197,8 +199,8 @@ impl Life {
             self.took(slab, allocation.to, allocation.record.bytes);
         }
         let pending = self.pending.get(&allocation.to);
-        let accounts = pending.map(|pending| pending.user.accounts());
-        self.books.begins(serial, accounts.unwrap_or_default());
+        let whose = pending.map(|pending| (pending.user.accounts(), pending.user.counts_as()));
+        self.books.begins(serial, whose.unwrap_or_default());
         for step in Allocation::STEPS {
             if self.now_and_then(Faults::KILLED_BETWEEN, 60) {
                 self.is_killed = true;
@@ -403,12 +405,13 @@ impl Life {
             inode.mark = Mark::Clean;
         }
         if is_fill {
+            let turn = self.machine.fills.turn(slab);
             self.happens(Event::Filled {
                 slab,
                 is_memfd,
                 error,
             });
-            self.is_clean(slab, key);
+            self.is_clean(slab, key, turn);
             return;
         }
         if error.is_some() {
@@ -424,25 +427,27 @@ impl Life {
         let key = inode.key;
         let is_whole = inode.bytes == key.bytes;
         let is_clean = is_whole && inode.holders.is_empty();
+        let mut whose = None;
         if is_clean {
             inode.held_bytes = key.bytes;
             inode.is_zero = true;
             inode.given_to.clear();
+            whose = self.books.whose(slab);
             self.books.out_of_reach(slab, true);
         }
         self.happens(Event::Zeroed { slab, is_clean });
         if is_clean {
             self.books.zeroed(key);
-            self.is_clean(slab, key);
+            self.is_clean(slab, key, whose);
         }
     }
 
     /// A slab that the machine takes for clean now is one more of its class.
-    fn is_clean(&mut self, slab: SlabId, key: crate::store::Key) {
+    fn is_clean(&mut self, slab: SlabId, key: Key, turn: Option<u32>) {
         let mut clean = self.machine.core.slabs.clean();
         if clean.any(|(clean, _)| clean == slab) {
             drop(clean);
-            self.books.clean(key);
+            self.books.clean(key, turn);
         }
     }
 }

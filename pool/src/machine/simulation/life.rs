@@ -165,6 +165,8 @@ pub(super) struct Life {
     specs: Vec<Spec>,
     most_steps: usize,
     most_wanted: u32,
+    /// Of users for whom a node is to fill slabs, what it began to fill for each other one meanwhile, in bytes.
+    pub(super) passed_over: BTreeMap<(Node, u32), BTreeMap<Option<u32>, u64>>,
     /// What was seen of revoked slabs, and is not told yet.
     pub(super) looked: Vec<Reach>,
     /// The daemon was killed in the middle.
@@ -253,6 +255,7 @@ impl Life {
             nodes,
             most_wanted: specs.iter().map(|spec| spec.wanted).max().unwrap_or(0),
             specs,
+            passed_over: BTreeMap::new(),
             looked: Vec::new(),
             most_steps: if is_crowded { 4 * STEPS } else { STEPS },
             is_killed: false,

@@ -1,6 +1,7 @@
 //! A daemon was killed or has ended: the next one takes over what is left.
 
 use super::life::{Faults, Life};
+use super::users::counts_as;
 use super::world::Mark;
 use crate::lease::journal::Record;
 use crate::machine::{Before, Restored};
@@ -19,6 +20,7 @@ impl Life {
             client.connection = None;
         }
         self.books.restarted();
+        self.passed_over.clear();
         self.some_is_forgotten();
         self.world.records = self.world.journal.clone();
         self.world.is_torn = self.world.is_full;
@@ -116,6 +118,7 @@ impl Life {
             let before = Before {
                 has_memory: file.is_some(),
                 has_pipe: pipe.is_some_and(|writers| !writers.is_empty()),
+                user: counts_as(record.uid),
                 record: record.clone(),
             };
             let (restored, actions) = self.machine.restore(self.now(), before);

@@ -97,6 +97,11 @@ impl User {
         self.is_root() || self.gid == OBSERVERS
     }
 
+    /// The user that it counts as.
+    pub(super) fn counts_as(&self) -> u32 {
+        self.counts_as
+    }
+
     pub(super) fn uid(&self) -> u32 {
         self.uid
     }
@@ -117,6 +122,12 @@ impl User {
             cgroup: Some(self.cgroup.into()),
         }
     }
+}
+
+/// The user that a number counts as.
+pub(super) fn counts_as(uid: u32) -> u32 {
+    let user = USERS.iter().find(|user| user.uid == uid);
+    user.map_or(uid, |user| user.counts_as)
 }
 
 /// Limits of all accounts, in bytes.

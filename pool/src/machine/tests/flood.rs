@@ -1,0 +1,76 @@
+//! A user that takes and gives as fast as it can, beside another.
+
+use super::*;
+
+const FLOOD: u32 = 1000;
+const OTHER: u32 = 1001;
+
+/// Has a user take once, and give back; whether it got memory.
+fn take_and_give(machine: &mut Machine, now: Now, user: u32, bytes: u64) -> bool {
+    let actions = machine.step(now, request(user, take(bytes, 0)));
+    let [Action::Allocate(allocation)] = actions.as_slice() else {
+        return false;
+    };
+    let (slab, serial) = (allocation.slab, allocation.record.serial);
+    machine.step(now, Event::Allocated(serial));
+    machine.step(now, Event::PipeClosed(serial));
+    machine.step(now, emptied(slab, 0));
+    true
+}
+
+fn fill_one(machine: &mut Machine, now: Now) {
+    let slab = machine.core.slabs.filling().next().expect("one is filled");
+    let (is_memfd, error) = (true, None);
+    let filled = Event::Filled {
+        slab,
+        is_memfd,
+        error,
+    };
+    machine.step(now, filled);
+}
+
+/// How often the other user gets memory while so many slabs are filled, beside a flood for slabs of so many bytes.
+fn takes_beside_a_flood(classes: &[(u64, u32)], flood: u64, other: u64, fills: usize) -> usize {
+    let now = Now {
+        instant: Instant::now(),
+        wall_ms: 0,
+    };
+    let quota = format!(
+        "[[quota]]\nuid = {FLOOD}\nbytes = {}\n[[quota]]\nuid = {OTHER}\nbytes = {other}\n",
+        3 * flood
+    );
+    let config = crate::config::Config::parse(std::path::Path::new("test"), &quota).unwrap();
+    let specs = classes.iter().map(|(bytes, wanted)| Spec {
+        key: key(*bytes),
+        ..spec(*wanted)
+    });
+    let mut machine = Machine::new(Start {
+        rules: Rules::new(&config, u32::MAX).unwrap(),
+        specs: specs.collect(),
+        one_node: true,
+        names: (0, 0),
+        rate: 0,
+        now,
+    });
+    machine.step(now, Event::Tick(Seen::default()));
+    while machine.core.slabs.filling().next().is_some() {
+        fill_one(&mut machine, now);
+    }
+    let mut takes = 0;
+    for _ in 0..fills {
+        while take_and_give(&mut machine, now, FLOOD, flood) {}
+        takes += usize::from(take_and_give(&mut machine, now, OTHER, other));
+        fill_one(&mut machine, now);
+    }
+    takes
+}
+
+#[test]
+fn a_user_that_takes_and_gives_makes_itself_wait() {
+    // Slabs of half the size: each of the other's is filled after one of the flood's at most.
+    let takes = takes_beside_a_flood(&[(BYTES, 4), (BYTES / 2, 1)], BYTES, BYTES / 2, 60);
+    assert!(takes >= 29, "{takes} of 60");
+    // Of one class: half of what is filled.
+    let takes = takes_beside_a_flood(&[(BYTES, 4)], BYTES, BYTES, 60);
+    assert!(takes >= 29, "{takes} of 60");
+}

@@ -1,0 +1,56 @@
+//! Closed connections whose clients have not read what they were sent: that stays in the daemon's memory, wherever the
+//! daemon's end is, until they do or are gone. So each goes on counting for its user until then.
+
+use crate::os::unread;
+use rustix::net::{Shutdown, shutdown};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+/// Those of all users.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    by_user: BTreeMap<u32, Vec<OwnedFd>>,
+}
+
+/// Whether something that was sent is not read.
+fn is_unread(socket: &OwnedFd) -> bool {
+    unread::bytes(socket).unwrap_or(0) > 0
+}
+
+impl Unread {
+    /// Hangs up on a user; the socket, where all is read.
+    pub(super) fn hang_up(&mut self, user: u32, socket: OwnedFd) -> Option<OwnedFd> {
+        if !is_unread(&socket) {
+            return Some(socket);
+        }
+        let _ = shutdown(&socket, Shutdown::Both);
+        self.by_user.entry(user).or_default().push(socket);
+        None
+    }
+
+    pub(super) fn of_user(&self, user: u32) -> u32 {
+        let own = self.by_user.get(&user).map_or(0, Vec::len);
+        u32::try_from(own).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        let all: usize = self.by_user.values().map(Vec::len).sum();
+        u32::try_from(all).unwrap_or(u32::MAX)
+    }
+
+    /// Takes out those of a user that were read meanwhile.
+    pub(super) fn read_by(&mut self, user: u32) -> Vec<OwnedFd> {
+        let Some(own) = self.by_user.get_mut(&user) else {
+            return Vec::new();
+        };
+        let read = own.extract_if(.., |socket| !is_unread(socket)).collect();
+        if own.is_empty() {
+            self.by_user.remove(&user);
+        }
+        read
+    }
+
+    pub(super) fn users(&self) -> Vec<u32> {
+        self.by_user.keys().copied().collect()
+    }
+}
