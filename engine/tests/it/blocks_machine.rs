@@ -257,7 +257,9 @@ fn apply(frames: &Frames<'_>, model: &mut Model, step: Step) {
         }
         Step::Page(at, false) => {
             let page = Frame::new(at * 512 + 7);
-            if !model.movable.contains(&at) && frames.allocate_at(page, Order::PAGE).is_ok() {
+            if !model.movable.contains(&at)
+                && frames.allocate_range(kit::block(page, Order::PAGE)).is_ok()
+            {
                 model.fixed.insert(at);
             }
         }

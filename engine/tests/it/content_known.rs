@@ -17,8 +17,10 @@ fn order(order: u8) -> Order {
 
 /// A free block is known to be zero from now on.
 fn make_zero(frames: &Frames<'_>, start: Frame, order: Order) {
-    frames.allocate_at(start, order).unwrap();
-    frames.free_with(start, order, Content::Zero).unwrap();
+    frames.allocate_range(kit::block(start, order)).unwrap();
+    frames
+        .free_frames_with(kit::block(start, order), Content::Zero)
+        .unwrap();
 }
 
 fn not_zeroed(found: Result<Frame, AllocError>) {
@@ -65,7 +67,7 @@ fn zeros_of_lower_zones_and_other_nodes_are_found() {
     let error = frames.allocate(request).unwrap_err();
     assert_eq!(error, AllocError::NotZeroed { request });
     // What serves them is counted where it lies.
-    let hits = [0, 1].map(|node| frames.zeroed_frames(NodeId(node)).hit);
+    let hits = [0, 1].map(|node| kit::zeroed_frames(&frames, NodeId(node)).hit);
     assert_eq!((hits, known(&frames)[0]), ([512, 512], 0));
 }
 
@@ -79,7 +81,9 @@ fn zeros_are_found_however_far_they_are() {
     // Split giant frames of which all is free but a page, on the way.
     let mut held = Vec::new();
     for number in (0..196).step_by(20) {
-        frames.allocate_at(giant(number), Order::PAGE).unwrap();
+        frames
+            .allocate_range(kit::block(giant(number), Order::PAGE))
+            .unwrap();
         held.push(giant(number));
     }
     let inside = Frame::new(giant(150).get() + 5 * 512);
@@ -97,7 +101,7 @@ fn zeros_are_found_however_far_they_are() {
     }
     // A row that ends in the middle of what is known: of the rest nothing is.
     frames
-        .free_with(inside, Order::HUGE, Content::Zero)
+        .free_frames_with(kit::block(inside, Order::HUGE), Content::Zero)
         .unwrap();
     let row = frames.allocate_frames(300, 4, page().zeroed()).unwrap();
     assert_eq!(row.start(), inside);
@@ -132,7 +136,7 @@ fn a_cpu_finds_all_zero_pages_of_a_kernel_that_zeroes_nothing() {
     cpu.free(some, Order::PAGE).unwrap();
     let block = Frame::new((6 << 18) + 512);
     frames
-        .allocate_at(Frame::new(6 << 18), Order::PAGE)
+        .allocate_range(kit::block(Frame::new(6 << 18), Order::PAGE))
         .unwrap();
     make_zero(&frames, block, Order::HUGE);
     for _ in 0..512 {
@@ -187,7 +191,7 @@ fn what_a_request_gives_back_is_known_as_before() {
         assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
         assert_eq!(known(&frames), before);
     }
-    let seen = frames.zeroed_frames(NodeId(0));
+    let seen = kit::zeroed_frames(&frames, NodeId(0));
     assert_eq!(seen.served(), 0);
     // Pages come from what is unknown.
     for order_of in [0, 1, 3, 8] {
@@ -219,7 +223,9 @@ impl Hooks for Kernel {
         let page = self.to_take.swap(0, Ordering::Relaxed);
         if page > 0 {
             let frames = self.frames.get().unwrap();
-            frames.allocate_at(Frame::new(page), Order::PAGE).unwrap();
+            frames
+                .allocate_range(kit::block(Frame::new(page), Order::PAGE))
+                .unwrap();
         }
         zeroes
     }
@@ -249,12 +255,12 @@ fn what_was_zeroed_before_the_kernel_refused_is_known() {
     assert_eq!(kernel.reclaims.load(Ordering::Relaxed), 0);
     assert_eq!(kernel.left.load(Ordering::Relaxed), 188);
     assert_eq!(known(&frames)[0], 3 * 512);
-    let seen = frames.zeroed_frames(NodeId(0));
+    let seen = kit::zeroed_frames(&frames, NodeId(0));
     assert_eq!((seen.served(), seen.made), (0, 3 * 512));
     // Once all is zeroed the same request is served.
     kernel.left.store(512, Ordering::Relaxed);
     frames.allocate(Request::new(order(11)).zeroed()).unwrap();
-    let seen = frames.zeroed_frames(NodeId(0));
+    let seen = kit::zeroed_frames(&frames, NodeId(0));
     assert_eq!((seen.hit, seen.missed), (3 * 512, 512));
 }
 
@@ -268,7 +274,7 @@ fn of_a_row_that_is_not_taken_nothing_is_wasted() {
     kernel.left.store(u64::MAX, Ordering::Relaxed);
     let first = 4u64 << 18;
     make_zero(frames, Frame::new(first), Order::HUGE);
-    let before = frames.zeroed_frames(NodeId(0));
+    let before = kit::zeroed_frames(frames, NodeId(0));
     // Of two huge frames one is zeroed; then the third is not all free any more.
     kernel.to_take.store(first + 1300, Ordering::Relaxed);
     let row = frames.allocate_frames(1536, 1, page().zeroed());
@@ -276,12 +282,12 @@ fn of_a_row_that_is_not_taken_nothing_is_wasted() {
         matches!(row, Err(AllocError::OutOfMemory { .. })),
         "{row:?}"
     );
-    let seen = frames.zeroed_frames(NodeId(0));
+    let seen = kit::zeroed_frames(frames, NodeId(0));
     assert_eq!((seen.served(), seen.made - before.made), (0, 512));
     assert_eq!(known(frames)[0], 1024);
     let row = frames.allocate_frames(1024, 1, page().zeroed()).unwrap();
     assert_eq!(row.start(), Frame::new(first));
-    let seen = frames.zeroed_frames(NodeId(0));
+    let seen = kit::zeroed_frames(frames, NodeId(0));
     assert_eq!((seen.hit, seen.missed, known(frames)[0]), (1024, 0, 0));
 }
 
@@ -291,7 +297,9 @@ fn what_was_written_to_is_reported_no_more() {
     let kernel: &'static Kernel = Box::leak(Box::default());
     let frames = added(4 * MIB).with_hooks(kernel);
     let first = Frame::new(4 << 18);
-    frames.allocate_at(first, Order::HUGE).unwrap();
+    frames
+        .allocate_range(kit::block(first, Order::HUGE))
+        .unwrap();
     let mut cursor = Cursor::new(NodeId(0));
     let second = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 2048);
     second.unwrap().back(Content::Reported).unwrap();
@@ -315,5 +323,5 @@ fn what_a_kernel_finds_not_to_be_zero_is_forgotten() {
     kernel.lies.store(0, Ordering::Relaxed);
     assert_eq!(known(&frames)[0], 0);
     not_zeroed(frames.allocate(huge().zeroed()));
-    assert_eq!(frames.zeroed_frames(NodeId(0)).hit, 0);
+    assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).hit, 0);
 }

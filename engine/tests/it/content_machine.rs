@@ -62,7 +62,9 @@ fn a_huge_frame_freed_as_zero_serves_a_request_for_zeros_once() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);
     let start = frames.allocate(huge()).unwrap();
-    frames.free_with(start, Order::HUGE, Content::Zero).unwrap();
+    frames
+        .free_frames_with(kit::block(start, Order::HUGE), Content::Zero)
+        .unwrap();
     assert_eq!(zero_frames(&frames), 512);
     // Others leave it alone.
     let other = frames.allocate(huge()).unwrap();
@@ -123,7 +125,7 @@ fn giants_keep_what_is_known_of_their_parts() {
     frames.allocate(huge().zeroed()).unwrap();
     assert_eq!(kernel.frames(), 512);
     frames
-        .free_with(second, Order::GIANT, Content::Zero)
+        .free_frames_with(kit::block(second, Order::GIANT), Content::Zero)
         .unwrap();
     assert_eq!(zero_frames(&frames), 1 << 18);
     // Kept on split.
@@ -154,7 +156,9 @@ fn pages_leave_zero_huge_frames_alone_while_there_are_others() {
     // Merged of pages that are freed as zero: not known.
     frames.free_frames(row).unwrap();
     for page in pages {
-        frames.free_with(page, Order::PAGE, Content::Zero).unwrap();
+        frames
+            .free_frames_with(kit::block(page, Order::PAGE), Content::Zero)
+            .unwrap();
     }
     assert_eq!(zero_frames(&frames), 0);
     assert_eq!(frames.statistics().free_huges, 1);
@@ -249,7 +253,7 @@ fn a_cpu_cuts_zero_pages_from_a_huge_frame_and_its_lists_hold_unknown_content_on
     assert_ne!(of_both[0].get() >> 9, of_both[1].get() >> 9);
     assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
     assert_eq!(cpu.cached_frames(), cached + 2 * 511);
-    assert_eq!(frames.zeroed_frames(NodeId(0)).hit, 514);
+    assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).hit, 514);
     // What is freed goes to the lists.
     cpu.free(of_both[0], Order::PAGE).unwrap();
     assert_eq!(cpu.allocate(page()), Ok(of_both[0]));
@@ -291,7 +295,7 @@ fn a_cpu_cuts_pages_that_the_host_brings_back_as_long_as_that_is_promised() {
     frames.set_reported_is_zero(false);
     cpu.allocate(page().zeroed()).unwrap();
     assert_eq!(kernel.frames(), 1);
-    let seen = frames.zeroed_frames(NodeId(0));
+    let seen = kit::zeroed_frames(&frames, NodeId(0));
     assert_eq!((seen.hit, seen.reported, seen.missed), (0, 1, 2));
 }
 
@@ -339,11 +343,11 @@ fn a_layout_says_which_memory_is_zero_from_the_start() {
     frames.validate().unwrap(); // starts the tables
     assert_eq!(frames.statistics(), before);
     // All that is free as huge frames from 1 GiB on.
-    let low = frames.zone_statistics(NodeId(0), ZoneKind::Dma32);
+    let low = frames.zone(NodeId(0), ZoneKind::Dma32).statistics();
     let tables = frames.metadata().reserved_bytes / 4096;
     assert!(tables > 0 && before.zero.frames < before.free_frames);
     assert_eq!(low.zero.frames, (GIB - 2 * MIB) / 4096);
-    let high = frames.zone_statistics(NodeId(0), ZoneKind::Normal);
+    let high = frames.zone(NodeId(0), ZoneKind::Normal).statistics();
     assert_eq!(high.zero.huges, high.free_huges);
     assert_eq!(high.zero.giants, high.free_giants);
     // The first GiB of requests for zeros writes nothing.
@@ -435,7 +439,7 @@ fn what_is_freed_while_a_worker_has_it_is_reported_when_it_comes_back() {
                 (before.free_frames - left, 0)
             );
             assert_eq!(
-                (now.zero.frames, frames.zeroed_frames(NodeId(0)).made),
+                (now.zero.frames, kit::zeroed_frames(&frames, NodeId(0)).made),
                 (0, 0)
             );
         }
@@ -481,7 +485,9 @@ fn what_was_freed_and_handed_out_while_a_worker_has_it_is_freed_by_its_return() 
     let block = (frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 1000)).unwrap();
     let start = block.range().start();
     frames.free(start, Order::HUGE).unwrap();
-    frames.allocate_at(start, Order::HUGE).unwrap();
+    frames
+        .allocate_range(kit::block(start, Order::HUGE))
+        .unwrap();
     assert_eq!(block.back(Content::Unknown), Ok(()));
     assert_eq!(
         frames.free(start, Order::HUGE),

@@ -16,7 +16,8 @@ use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::frames::{
-    AllocError, BlockError, Content, Cpu, Cursor, Frames, Hooks, Request, Statistics, ZeroedFrames,
+    AllocError, BlockError, Content, Cpu, Cursor, Frames, Hooks, NewMemory, Request, Statistics,
+    ZeroedFrames,
 };
 use firstlight::node::NodeId;
 use firstlight::zeroing::{Memory, Zeroing};
@@ -358,7 +359,7 @@ impl State<'_> {
         if !self.follows {
             return;
         }
-        assert_eq!(self.frames.zeroed_frames(NodeId(0)), self.sums);
+        assert_eq!(kit::zeroed_frames(self.frames, NodeId(0)), self.sums);
         let truth = self.truth();
         // What is said and not known was lost when it merged, or a CPU caches it.
         let lost = truth.said_zero - self.frames.statistics().zero.frames;
@@ -412,7 +413,11 @@ impl State<'_> {
             Step::At { frame, order } => {
                 let start = frame >> order << order;
                 let order_of = Order::new(order).unwrap();
-                if self.frames.allocate_at(Frame::new(start), order_of).is_ok() {
+                if self
+                    .frames
+                    .allocate_range(kit::block(Frame::new(start), order_of))
+                    .is_ok()
+                {
                     self.receive(block(start, order), false, None);
                 }
             }
@@ -473,7 +478,9 @@ impl State<'_> {
         let (frame, order) = (Frame::new(at), Order::new(order).unwrap());
         match how {
             0 | 1 if is_zero => {
-                self.frames.free_with(frame, order, Content::Zero).unwrap();
+                self.frames
+                    .free_frames_with(kit::block(frame, order), Content::Zero)
+                    .unwrap();
                 self.truth().say(freed, Content::Zero);
                 self.sums.made += freed.count();
             }
@@ -576,7 +583,9 @@ impl State<'_> {
     /// What a worker has can't be taken by others, but for a page that was freed.
     fn not_taken(&self, range: FrameRange, wild: bool) {
         for at in [range.start().get() + u64::from(wild), range.end().get() - 1] {
-            let taken = self.frames.allocate_at(Frame::new(at), Order::PAGE);
+            let taken = self
+                .frames
+                .allocate_range(kit::block(Frame::new(at), Order::PAGE));
             taken.unwrap_err();
         }
     }
@@ -638,7 +647,7 @@ fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
     }
     for (start, end) in parts {
         let range = PhysRange::new(start * PAGE_BYTES, end * PAGE_BYTES).unwrap();
-        frames.add_with(range, content).unwrap();
+        frames.add(NewMemory::new(range).holds(content)).unwrap();
     }
     let before = frames.statistics();
     assert_eq!(before.zero.frames, kernel.0.lock().unwrap().said_zero);

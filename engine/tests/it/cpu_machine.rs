@@ -176,7 +176,9 @@ fn pages_beside_a_hole_are_freed_to_their_own_segment() {
         .chain(border + 16..border + 24)
         .collect();
     for &page in &pages {
-        frames.allocate_at(Frame::new(page), Order::PAGE).unwrap();
+        frames
+            .allocate_range(kit::block(Frame::new(page), Order::PAGE))
+            .unwrap();
     }
     for &page in &pages {
         cpu.free(Frame::new(page), Order::PAGE).unwrap();
@@ -233,7 +235,9 @@ fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
     }
     // Free as a whole it serves the next request of either mobility, and keeps that one.
     frames.free(start, Order::HUGE).unwrap();
-    frames.allocate_at(start, Order::PAGE).unwrap();
+    frames
+        .allocate_range(kit::block(start, Order::PAGE))
+        .unwrap();
     assert!(!is_inside(frames.allocate(on(page().movable())).unwrap()));
     frames.validate().unwrap();
 }
@@ -430,7 +434,7 @@ fn a_block_across_the_end_of_a_segment_is_refused_by_a_cpu_too() {
     let start = Frame::new(64 * MIB / 4096);
     for page in 0..3 {
         frames
-            .allocate_at(Frame::new(start.get() + page), Order::PAGE)
+            .allocate_range(kit::block(Frame::new(start.get() + page), Order::PAGE))
             .unwrap();
     }
     let outside = Err(BlockError::OutsideMemory {

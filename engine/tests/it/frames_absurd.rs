@@ -100,7 +100,9 @@ fn absurd_requests_are_refused_and_change_nothing() {
                 let frame = Frame::new(start);
                 let _ = frames.is_allocated(frame);
                 for frame in [frame, Frame::new(start & !(order.frames() - 1))] {
-                    let owned = frames.allocate_at(frame, order).is_ok();
+                    let range = FrameRange::block(frame, order);
+                    let owned = frame.is_aligned(order)
+                        && range.is_some_and(|range| frames.allocate_range(range).is_ok());
                     if owned {
                         frames.free(frame, order).unwrap();
                     }

@@ -2,7 +2,7 @@
 
 use crate::kit;
 
-use firstlight::addr::{Frame, Order};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, BlockError, RangeError, Request, Statistics};
 use firstlight::layout::ExtentKind;
@@ -223,15 +223,22 @@ fn misuse_is_reported_and_changes_nothing() {
 fn a_block_is_allocated_at_its_frame_once() {
     let frames = two_nodes().frames();
     let block = Frame::new(6 * GIB / 4096);
-    frames.allocate_at(block, Order::GIANT).unwrap();
+    frames
+        .allocate_range(kit::block(block, Order::GIANT))
+        .unwrap();
     let inside = Frame::new(block.get() + 77);
-    let in_use = BlockError::InUse {
+    let in_use = RangeError::InUse {
+        range: kit::block(inside, Order::PAGE),
         frame: inside,
-        order: Order::PAGE,
     };
-    assert_eq!(frames.allocate_at(inside, Order::PAGE), Err(in_use));
+    assert_eq!(
+        frames.allocate_range(kit::block(inside, Order::PAGE)),
+        Err(in_use)
+    );
     frames.free(inside, Order::PAGE).unwrap();
-    frames.allocate_at(inside, Order::PAGE).unwrap();
+    frames
+        .allocate_range(kit::block(inside, Order::PAGE))
+        .unwrap();
     assert_eq!(frames.is_allocated(inside), Some(true));
     assert_eq!(frames.is_allocated(Frame::new(3 * GIB / 4096)), None);
     frames.free(block, Order::GIANT).unwrap();
@@ -255,7 +262,8 @@ fn reserved_and_untouchable_memory_stays_out_until_it_is_freed() {
     // Node 1 holds 5 GiB: one is not accepted, one holds the reserved frames and the tables.
     assert_eq!(
         frames
-            .zone_statistics(NodeId(1), ZoneKind::Normal)
+            .zone(NodeId(1), ZoneKind::Normal)
+            .statistics()
             .free_giants,
         3
     );
@@ -416,7 +424,8 @@ fn unknown_nodes_and_frames_beyond_all_addresses_are_harmless() {
     for frame in [u64::MAX, !0x3ffff, (1 << 52) - (1 << 18)] {
         let frame = Frame::new(frame);
         assert!(frames.free(frame, Order::PAGE).is_err());
-        assert!(frames.allocate_at(frame, Order::PAGE).is_err());
+        let page = FrameRange::block(frame, Order::PAGE);
+        assert!(page.is_none_or(|page| frames.allocate_range(page).is_err()));
         assert_eq!(frames.is_allocated(frame), None);
     }
     // No address is made up for what has none.
@@ -512,7 +521,7 @@ fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
 #[test]
 fn free_blocks_are_counted_by_order() {
     let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
-    let count = || frames.free_blocks(NodeId(0), ZoneKind::Normal);
+    let count = || frames.zone(NodeId(0), ZoneKind::Normal).free_blocks();
     let sum =
         |blocks: &[u64]| -> u64 { (0..).zip(blocks).map(|(order, count)| count << order).sum() };
     let at_start = count();
@@ -520,7 +529,9 @@ fn free_blocks_are_counted_by_order() {
     assert_eq!(at_start[18], 1, "the tables lie in the other");
     // A page in the middle of the free giant frame leaves one block of each order.
     let page = Frame::new((4 << 18) + 77);
-    frames.allocate_at(page, Order::PAGE).unwrap();
+    frames
+        .allocate_range(kit::block(page, Order::PAGE))
+        .unwrap();
     let split = count();
     let expected: Vec<_> = (0..18)
         .map(|order| at_start[order] + 1)
@@ -529,7 +540,10 @@ fn free_blocks_are_counted_by_order() {
     assert_eq!(split[..], expected[..]);
     frames.free(page, Order::PAGE).unwrap();
     assert_eq!(count(), at_start);
-    assert_eq!(frames.free_blocks(NodeId(1), ZoneKind::Normal), [0; 19]);
+    assert_eq!(
+        frames.zone(NodeId(1), ZoneKind::Normal).free_blocks(),
+        [0; 19]
+    );
 }
 
 /// A row for each zone that has memory, with the counts of `free_blocks`; Linux's own parsers take the
@@ -543,15 +557,14 @@ fn rows_of_free_blocks_are_those_of_buddyinfo() {
     ])
     .frames();
     frames.allocate(page()).unwrap();
-    let printed = frames.buddyinfo().to_string();
-    let rows: Vec<_> = printed.lines().collect();
+    let rows: Vec<_> = frames.zones().map(|zone| zone.to_string()).collect();
     let zones = [
         (0, ZoneKind::Dma),
         (0, ZoneKind::Dma32),
         (0, ZoneKind::Normal),
         (1, ZoneKind::Normal),
     ];
-    assert_eq!(rows.len(), zones.len(), "{printed}");
+    assert_eq!(rows.len(), zones.len(), "{rows:?}");
     for (row, (node, zone)) in rows.iter().zip(zones) {
         let (head, counts) = row.split_at(row.find("zone").unwrap() + 13);
         assert_eq!(head, format!("Node {node}, zone {zone:>8}"));
@@ -559,9 +572,9 @@ fn rows_of_free_blocks_are_those_of_buddyinfo() {
             .split_whitespace()
             .map(|n| n.parse().unwrap())
             .collect();
-        assert_eq!(counts, frames.free_blocks(NodeId(node), zone));
+        assert_eq!(counts, frames.zone(NodeId(node), zone).free_blocks());
     }
-    assert!(rows[3].starts_with("Node 1, zone   Normal "), "{printed}");
+    assert!(rows[3].starts_with("Node 1, zone   Normal "), "{rows:?}");
 }
 
 /// What is in use is the rest, whatever else is counted, and never below zero.

@@ -18,7 +18,7 @@ fn failures(ask: impl Fn(usize, &Frames<'static>) -> bool + Sync) -> usize {
             let frames = machine.frames();
             // Nothing but the giant frame is left.
             for page in 5 << 18..(5 << 18) + 512 {
-                let _ = frames.allocate_at(Frame::new(page), Order::PAGE);
+                let _ = frames.allocate_range(kit::block(Frame::new(page), Order::PAGE));
             }
             let free = frames.statistics();
             assert_eq!((free.free_giants, free.free_frames), (1, 1 << 18));

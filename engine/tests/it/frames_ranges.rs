@@ -118,7 +118,9 @@ fn given_ranges_cross_zones_and_nodes_but_no_hole() {
 fn a_range_in_use_is_rolled_back_and_reported() {
     let frames = two_nodes().frames();
     let used = Frame::new(7 * GIB / 4096 + 1234);
-    frames.allocate_at(used, Order::PAGE).unwrap();
+    frames
+        .allocate_range(kit::block(used, Order::PAGE))
+        .unwrap();
     let before = frames.statistics();
     let range = pages(6 * GIB, 8 * GIB);
     let in_use = RangeError::InUse { range, frame: used };
@@ -229,7 +231,7 @@ fn memory_up_to_the_last_address_has_ranges() {
 fn an_owned_block_is_freed_when_it_is_dropped() {
     let frames = two_nodes().frames();
     let before = frames.statistics();
-    let huge = frames.allocate_owned(Request::new(Order::HUGE)).unwrap();
+    let huge = Owned::allocate(&frames, Request::new(Order::HUGE)).unwrap();
     assert_eq!(frames.is_allocated(huge.frame()), Some(true));
     assert_eq!(huge.range().count(), 512);
     let (low, high) = huge.split().unwrap();
@@ -241,11 +243,11 @@ fn an_owned_block_is_freed_when_it_is_dropped() {
     assert_eq!(frames.is_allocated(frame), Some(true));
     drop(Owned::from_raw(frame, order, &frames));
     unchanged(&frames, before);
-    let single = frames.allocate_owned(page()).unwrap();
+    let single = Owned::allocate(&frames, page()).unwrap();
     let single = single.split().unwrap_err();
     drop(single);
     unchanged(&frames, before);
-    let error = frames.allocate_owned(page().on(NodeId(9))).unwrap_err();
+    let error = Owned::allocate(&frames, page().on(NodeId(9))).unwrap_err();
     assert!(error.to_string().contains("node 9"));
 }
 
@@ -253,7 +255,7 @@ fn an_owned_block_is_freed_when_it_is_dropped() {
 #[cfg(debug_assertions)]
 fn an_owned_block_that_is_freed_already_reports_the_frame() {
     let frames = two_nodes().frames();
-    let page = frames.allocate_owned(page()).unwrap();
+    let page = Owned::allocate(&frames, page()).unwrap();
     let name = format!("{:?}", page.frame());
     frames.free(page.frame(), Order::PAGE).unwrap();
     let reported = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(page)));

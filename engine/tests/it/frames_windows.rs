@@ -3,7 +3,7 @@
 use crate::kit;
 
 use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
-use firstlight::frames::{AddError, Content, Frames, OnlinePolicy, ZoneError};
+use firstlight::frames::{Content, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::{GIB, MIB, Uninitialised, layout_of_nodes, layout_with_windows, page, range};
@@ -79,7 +79,7 @@ fn memory_plugged_in_is_zero_only_if_it_is_said_so() {
     frames.add(range(16 * GIB, 17 * GIB)).unwrap();
     assert_eq!(frames.statistics().zero.frames, zeros);
     frames
-        .add_with(range(17 * GIB, 18 * GIB), Content::Zero)
+        .add(NewMemory::new(range(17 * GIB, 18 * GIB)).holds(Content::Zero))
         .unwrap();
     assert_eq!(frames.statistics().zero.frames, zeros + (GIB / PAGE_BYTES));
     frames.validate().unwrap();
@@ -94,7 +94,13 @@ fn a_huge_window_has_tables_from_its_beginning_on() {
     assert!(frames.metadata().reserved_bytes < GIB / 100);
     frames.add(range(start, start + 96 * GIB)).unwrap();
     let refused = frames.add(range(start + 96 * GIB, start + 160 * GIB));
-    assert!(matches!(refused, Err(AddError::NoTables { .. })));
+    assert!(matches!(
+        refused,
+        Err(HotplugError {
+            why: Refusal::NoTables { .. },
+            ..
+        })
+    ));
     frames.validate().unwrap();
 }
 
@@ -114,10 +120,10 @@ fn tables_that_windows_lack_can_be_provided() {
     };
     let dimm = range(2 * START + 140 * GIB, 2 * START + 141 * GIB + 128 * MIB);
     let machine = with_share(128);
-    let Err(AddError::NoTables {
+    let Err(HotplugError {
         range: refused,
         frame,
-        needed_bytes,
+        why: Refusal::NoTables { needed_bytes },
     }) = machine.add(dimm)
     else {
         panic!("more than 1/128 of memory");
@@ -127,11 +133,11 @@ fn tables_that_windows_lack_can_be_provided() {
         node: NodeId(0),
         zone: ZoneKind::Movable,
     };
-    let error = ZoneError::Add(AddError::NoTables {
+    let error = HotplugError {
         range: dimm,
         frame,
-        needed_bytes,
-    });
+        why: Refusal::NoTables { needed_bytes },
+    };
     let text = error.to_string();
     assert!(
         text.contains(&format!("{needed_bytes} bytes of tables")),
@@ -139,8 +145,11 @@ fn tables_that_windows_lack_can_be_provided() {
     );
     let policy = machine.zone_by_policy(dimm, NodeId(0), OnlinePolicy::Online);
     assert_eq!(policy, Err(error));
-    assert_eq!(machine.add_to(dimm, of, Content::Unknown), Err(error));
-    assert_eq!(machine.add_offline(dimm, of), Err(error));
+    assert_eq!(machine.add(NewMemory::new(dimm).of(of)), Err(error));
+    assert_eq!(
+        machine.add(NewMemory::new(dimm).of(of).policy(OnlinePolicy::Offline)),
+        Err(error)
+    );
     // The tables of 150 GiB in two zones, of two windows.
     assert!((150 * 1024 * 34 * 2..150 * 1024 * 35 * 2).contains(&needed_bytes));
 
@@ -148,13 +157,19 @@ fn tables_that_windows_lack_can_be_provided() {
     let share = GIB / needed_bytes;
     with_share(share).add(dimm).unwrap();
     let refused = with_share(share + 1).add(dimm);
-    assert!(matches!(refused, Err(AddError::NoTables { .. })));
+    assert!(matches!(
+        refused,
+        Err(HotplugError {
+            why: Refusal::NoTables { .. },
+            ..
+        })
+    ));
     // No bound, but more than there is memory: none at all, and the machine starts.
     let machine = with_share(0);
     use_all(&machine);
     assert!(matches!(
         machine.add(range(START, START + GIB)),
-        Err(AddError::NoTables { needed_bytes: needed, .. }) if needed < needed_bytes
+        Err(HotplugError { why: Refusal::NoTables { needed_bytes: needed, .. }, .. }) if needed < needed_bytes
     ));
     // What is not announced is told apart.
     for outside in [
@@ -162,9 +177,10 @@ fn tables_that_windows_lack_can_be_provided() {
         range(START + 8 * GIB, START + 9 * GIB),
     ] {
         let frame = outside.inner_frames().start();
-        let expected = AddError::OutsideSpan {
+        let expected = HotplugError {
             range: outside,
             frame,
+            why: Refusal::OutsideSpan,
         };
         assert_eq!(machine.add(outside), Err(expected));
     }
@@ -182,6 +198,15 @@ fn room_of_512_mib_is_as_documented() {
         let machine = Frames::build(layout, platform).unwrap();
         machine.add(range(START, START + gib * GIB)).unwrap();
         let refused = machine.add(range(START + gib * GIB, START + gib * GIB + 2 * MIB));
-        assert!(matches!(refused, Err(AddError::NoTables { .. })), "{nodes}");
+        assert!(
+            matches!(
+                refused,
+                Err(HotplugError {
+                    why: Refusal::NoTables { .. },
+                    ..
+                })
+            ),
+            "{nodes}"
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
-use firstlight::frames::{Content, Frames, Hooks};
+use firstlight::frames::{Content, Frames, Hooks, NewMemory};
 use firstlight::node::NodeId;
 use firstlight::platform::DirectMap;
 use firstlight::tables::{
@@ -59,7 +59,9 @@ fn known_zeros_are_not_written_and_the_rest_a_chunk_at_a_time() {
     let mut memory =
         vec![std::mem::MaybeUninit::uninit(); Frames::bytes_for(all, 8).unwrap() as usize];
     let frames = Frames::over(all, &mut memory).unwrap().with_hooks(&hooks);
-    frames.add_with(span, Content::Zero).unwrap();
+    frames
+        .add(NewMemory::new(span).holds(Content::Zero))
+        .unwrap();
     let before = frames.statistics().free_frames;
 
     // 16 MiB in one block: zero already.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{BlockError, DrainRequest, Hooks, IsolateError, Request};
+use firstlight::frames::{BlockError, DrainRequest, Holder, Hooks, Refusal, Request};
 use firstlight::node::NodeId;
 use kit::{GIB, MIB, Machine, cache, page, range, slots};
 
@@ -49,8 +49,14 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
         }
     }
     assert_eq!(all.statistics().free_frames, 0);
-    assert!(all.allocate_at(away.start(), Order::PAGE).is_err());
-    assert!(all.allocate_at(away.start(), Order::HUGE).is_err());
+    assert!(
+        all.allocate_range(kit::block(away.start(), Order::PAGE))
+            .is_err()
+    );
+    assert!(
+        all.allocate_range(kit::block(away.start(), Order::HUGE))
+            .is_err()
+    );
     drop(isolation);
     assert_eq!(all.statistics().free_frames, away.count());
     all.validate().unwrap();
@@ -149,7 +155,14 @@ fn a_range_in_use_is_not_taken_and_is_released() {
     let free = all.statistics();
     let isolation = all.isolate(low).unwrap();
     assert_eq!(isolation.first_in_use(), Some(page));
-    assert_eq!(isolation.take(), Err(IsolateError::InUse { frame: page }));
+    let in_use = Refusal::InUse {
+        frames: 1,
+        holder: Holder::Allocation,
+        held_by_cpus: 0,
+        in_work: 0,
+    };
+    let refused = kit::refused_at(low.addrs(), page, in_use);
+    assert_eq!(isolation.take(), Err(refused));
     assert_eq!(all.statistics(), free);
     all.validate().unwrap();
 }
@@ -172,12 +185,12 @@ fn only_ends_of_memory_may_be_unaligned() {
     let odd = frames(4 * GIB, 4 * GIB + 0x3000);
     assert_eq!(
         all.isolate(odd).unwrap_err(),
-        IsolateError::Misaligned { range: odd }
+        kit::refused(odd.addrs(), Refusal::Misaligned)
     );
     let hole = frames(3 * GIB, 4 * GIB);
     assert_eq!(
         all.isolate(hole).unwrap_err(),
-        IsolateError::NoMemory { range: hole }
+        kit::refused(hole.addrs(), Refusal::NotMemory)
     );
     // Over a hole, and over another isolation.
     let free = all.statistics();
@@ -187,7 +200,10 @@ fn only_ends_of_memory_may_be_unaligned() {
         .unwrap();
     let frame = first.range().start();
     let both = all.isolate(across).unwrap_err();
-    assert_eq!(both, IsolateError::Isolated { frame });
+    assert_eq!(
+        both,
+        kit::refused_at(across.addrs(), frame, Refusal::Isolated)
+    );
     drop(first);
     assert_eq!(all.statistics(), free);
     drop(all.isolate(across).unwrap());

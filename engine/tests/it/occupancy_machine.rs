@@ -46,7 +46,9 @@ fn frames_are_counted_by_what_their_huge_frame_was_split_for() {
     frames.free(kernel, Order::PAGE).unwrap();
     let without = frames.occupancy(huge_of(kernel));
     assert_eq!(with.fixed_frames, without.fixed_frames + 1);
-    frames.allocate_at(kernel, Order::PAGE).unwrap();
+    frames
+        .allocate_range(kit::block(kernel, Order::PAGE))
+        .unwrap();
     let now = all(&frames);
     assert_eq!(now.movable_frames, 513);
     assert_eq!(now.fixed_frames, start.fixed_frames + 1);
@@ -129,7 +131,9 @@ fn a_block_is_removable_while_nothing_in_it_is_fixed() {
 
     let id = 32 + (0..8).find(|at| before[*at]).unwrap() as u64;
     let first = BlockSize::SMALLEST.frames_of(BlockId(id)).unwrap().start();
-    frames.allocate_at(first, Order::PAGE).unwrap();
+    frames
+        .allocate_range(kit::block(first, Order::PAGE))
+        .unwrap();
     assert!(!removable(id));
     frames.free(first, Order::PAGE).unwrap();
     assert!(removable(id));

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    AddError, BlockError, Content, CpuCache, CpuSlot, Cursor, DrainRequest, Frames, Holder, Hooks,
-    IsolateError, OfflineError, Request,
+    BlockError, Content, CpuCache, CpuSlot, Cursor, DrainRequest, Frames, Holder, Hooks,
+    HotplugError, Refusal, Request,
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
@@ -78,10 +78,22 @@ fn dimms_come_and_go_in_any_order() {
                 before.managed_frames + (256 - count) * frames
             );
             let again = machine.offline(dimm(slot));
-            assert!(matches!(again, Err(OfflineError::Offline { .. })));
+            assert!(matches!(
+                again,
+                Err(HotplugError {
+                    why: Refusal::Offline,
+                    ..
+                })
+            ));
             machine.remove(dimm(slot)).unwrap();
             let again = machine.remove(dimm(slot));
-            assert!(matches!(again, Err(OfflineError::NotOffline { .. })));
+            assert!(matches!(
+                again,
+                Err(HotplugError {
+                    why: Refusal::NotOffline,
+                    ..
+                })
+            ));
         }
         assert_eq!(machine.statistics(), before);
         machine.validate().unwrap();
@@ -118,13 +130,15 @@ fn what_is_in_use_stays_and_is_named() {
     let second = machine.allocate(movable).unwrap();
     let before = machine.statistics();
     let refused = machine.offline(dimm(0)).unwrap_err();
-    let expected = OfflineError::InUse {
+    let expected = HotplugError {
         range: dimm(0),
         frame: first.min(second),
-        frames: 2,
-        holder: Holder::Allocation,
-        held_by_cpus: 0,
-        in_work: 0,
+        why: Refusal::InUse {
+            frames: 2,
+            holder: Holder::Allocation,
+            held_by_cpus: 0,
+            in_work: 0,
+        },
     };
     assert_eq!(refused, expected);
     assert!(
@@ -148,13 +162,15 @@ fn what_is_in_use_stays_and_is_named() {
         }
     };
     let refused = machine.offline(dimm(0)).unwrap_err();
-    let expected = OfflineError::InUse {
+    let expected = HotplugError {
         range: dimm(0),
         frame: borrowed.range().start(),
-        frames: 512,
-        holder: Holder::Allocation,
-        held_by_cpus: 0,
-        in_work: 512,
+        why: Refusal::InUse {
+            frames: 512,
+            holder: Holder::Allocation,
+            held_by_cpus: 0,
+            in_work: 512,
+        },
     };
     assert_eq!(refused, expected);
     let expected = "workers have 512 frames and give them back soon";
@@ -178,7 +194,7 @@ fn bad_ranges_do_not_go_and_change_nothing() {
         range(start, end - MIB),
         range(start + 1, end),
     ] {
-        assert_eq!(offline(bad), OfflineError::Misaligned { range: bad });
+        assert_eq!(offline(bad), kit::refused(bad, Refusal::Misaligned));
     }
     // Half of it is absent; a hole of the machine; above it.
     for bad in [
@@ -188,7 +204,13 @@ fn bad_ranges_do_not_go_and_change_nothing() {
         range(1 << 50, 1 << 51),
     ] {
         assert!(
-            matches!(offline(bad), OfflineError::OutsideMemory { .. }),
+            matches!(
+                offline(bad),
+                HotplugError {
+                    why: Refusal::NotMemory,
+                    ..
+                }
+            ),
             "{bad}"
         );
     }
@@ -199,7 +221,13 @@ fn bad_ranges_do_not_go_and_change_nothing() {
         );
         assert_eq!(online, removed);
         assert!(
-            matches!(online, OfflineError::NotOffline { .. }),
+            matches!(
+                online,
+                HotplugError {
+                    why: Refusal::NotOffline,
+                    ..
+                }
+            ),
             "{online}"
         );
     }
@@ -212,21 +240,36 @@ fn bad_ranges_do_not_go_and_change_nothing() {
     let tables = FrameRange::new(frame, frame + 512).unwrap().addrs();
     assert!(matches!(
         offline(tables),
-        OfflineError::InUse {
-            holder: Holder::Reserved { .. },
+        HotplugError {
+            why: Refusal::InUse {
+                holder: Holder::Reserved { .. },
+                ..
+            },
             ..
         }
     ));
     // Isolated by the kernel.
     let isolation = machine.isolate(d.inner_frames()).unwrap();
-    assert!(matches!(offline(d), OfflineError::Isolated { .. }));
+    assert!(matches!(
+        offline(d),
+        HotplugError {
+            why: Refusal::Isolated,
+            ..
+        }
+    ));
     drop(isolation);
     assert_eq!(machine.statistics(), before);
     // What is offline is neither added, adopted, allocated, freed nor isolated as free memory.
     machine.offline(d).unwrap();
     let frame = d.inner_frames().start();
     for refused in [machine.add(d), machine.adopt(range(start, start + 4096))] {
-        assert!(matches!(refused, Err(AddError::Present { .. })));
+        assert!(matches!(
+            refused,
+            Err(HotplugError {
+                why: Refusal::Present,
+                ..
+            })
+        ));
     }
     assert!(matches!(
         machine.free(frame, Order::PAGE),
@@ -236,7 +279,11 @@ fn bad_ranges_do_not_go_and_change_nothing() {
         machine.free(frame, Order::HUGE),
         Err(BlockError::Reserved { .. })
     ));
-    assert!(machine.allocate_at(frame, Order::PAGE).is_err());
+    assert!(
+        machine
+            .allocate_range(kit::block(frame, Order::PAGE))
+            .is_err()
+    );
     assert!(machine.free_frames(d.inner_frames()).is_err());
     assert_eq!(machine.is_allocated(frame), None);
     machine.online(d).unwrap();
@@ -253,10 +300,14 @@ fn reserved_memory_that_stays_is_named() {
     let platform: &'static Uninitialised = Box::leak(Box::default());
     let machine = Frames::build(layout, platform).unwrap();
     let owner = |block: PhysRange| match machine.offline(block).unwrap_err() {
-        OfflineError::InUse {
+        HotplugError {
             frame,
-            holder: Holder::Reserved { owner },
-            frames,
+            why:
+                Refusal::InUse {
+                    holder: Holder::Reserved { owner },
+                    frames,
+                    ..
+                },
             ..
         } => (frame, frames, owner),
         other => panic!("{other}"),
@@ -326,16 +377,22 @@ fn what_is_offline_is_not_isolated() {
         let around = around.intersect(FrameRange::new(0, gone.inner_frames().end().get()).unwrap());
         for isolated in [gone.inner_frames(), around] {
             let refused = machine.isolate(isolated).unwrap_err();
-            assert_eq!(refused, IsolateError::Absent { frame });
+            assert_eq!(
+                refused,
+                kit::refused_at(isolated.addrs(), frame, Refusal::NotMemory)
+            );
         }
     }
     machine.online(boot).unwrap();
     drop(machine.isolate(boot.inner_frames()).unwrap());
     machine.remove(dimm_0).unwrap();
-    assert!(!machine.is_offline(dimm_0.inner_frames().start()));
+    assert!(!kit::is_offline(&machine, dimm_0.inner_frames().start()));
     assert!(matches!(
         machine.online(dimm(0)),
-        Err(OfflineError::NotOffline { .. })
+        Err(HotplugError {
+            why: Refusal::NotOffline,
+            ..
+        })
     ));
     machine.add(dimm(0)).unwrap();
     machine.validate().unwrap();
@@ -356,7 +413,13 @@ fn a_list_that_is_full_at_once_leaves_the_first_frame_alone() {
     };
     let refused = (0..16).find_map(|turn| away(turn).err()).unwrap();
     assert!(
-        matches!(refused, OfflineError::ListFull { .. }),
+        matches!(
+            refused,
+            HotplugError {
+                why: Refusal::ListFull { .. },
+                ..
+            }
+        ),
         "{refused}"
     );
     machine.validate().unwrap();
@@ -391,7 +454,10 @@ fn memory_of_the_start_stays() {
     assert_eq!(managed, before.managed_frames - 128 * MIB / 4096);
     assert!(matches!(
         machine.remove(block),
-        Err(OfflineError::FromStart { .. })
+        Err(HotplugError {
+            why: Refusal::FromStart,
+            ..
+        })
     ));
     machine.online(block).unwrap();
     assert_eq!(machine.statistics().free_frames, before.free_frames);
@@ -418,7 +484,10 @@ fn a_full_list_says_how_much_is_needed() {
     });
     let refused = refused.next().unwrap();
     let words = match refused {
-        OfflineError::ListFull { capacity, .. } => format!("needs {}", capacity + 1),
+        HotplugError {
+            why: Refusal::ListFull { capacity, .. },
+            ..
+        } => format!("needs {}", capacity + 1),
         other => panic!("{other}"),
     };
     assert!(refused.to_string().ends_with(&words), "{refused}");
@@ -435,7 +504,7 @@ impl Hooks for Impatient {
         if let Some(machine) = MACHINE.get() {
             let busy = machine.offline(dimm(1));
             self.0.fetch_add(
-                u64::from(busy == Err(OfflineError::Busy { range: dimm(1) })),
+                u64::from(busy == Err(kit::refused(dimm(1), Refusal::Busy))),
                 Relaxed,
             );
         }
@@ -472,7 +541,11 @@ fn a_cpu_lets_go_of_what_goes() {
     let huge = one.get() / 512 * 512;
     let block = FrameRange::new(huge, huge + 512).unwrap().addrs();
     let refused = machine.offline(block).unwrap_err();
-    let OfflineError::InUse { held_by_cpus, .. } = refused else {
+    let HotplugError {
+        why: Refusal::InUse { held_by_cpus, .. },
+        ..
+    } = refused
+    else {
         panic!("{refused}");
     };
     assert!(held_by_cpus > 0);

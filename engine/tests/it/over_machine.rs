@@ -1,13 +1,14 @@
 //! Memory that comes range by range: what is refused, and CPUs that notice what came.
 
+use crate::kit;
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Exhausted, Frames, Hooks,
-    IsolateError, RangeError, Request,
+    BlockError, BuildError, CpuCache, CpuError, CpuSlot, Exhausted, Frames, Hooks, HotplugError,
+    RangeError, Refusal, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
 
@@ -97,7 +98,7 @@ fn bad_ranges_are_refused_and_change_nothing() {
         range(64 * MIB, 64 * MIB + 4095),
     ];
     for range in [range(64 * MIB, 64 * MIB)].iter().chain(&misaligned) {
-        assert_eq!(bad(*range), AddError::Misaligned { range: *range });
+        assert_eq!(bad(*range), kit::refused(*range, Refusal::Misaligned));
     }
     for (start, end, outside) in [
         (0, 2 * MIB, 0),
@@ -106,7 +107,14 @@ fn bad_ranges_are_refused_and_change_nothing() {
         (0, !4095, 0),
     ] {
         let (range, frame) = (range(start, end), Frame::new(outside / 4096));
-        assert_eq!(bad(range), AddError::OutsideSpan { range, frame });
+        assert_eq!(
+            bad(range),
+            HotplugError {
+                range,
+                frame,
+                why: Refusal::OutsideSpan
+            }
+        );
     }
     for (start, end, present) in [
         (16 * MIB, 32 * MIB, 16 * MIB),
@@ -115,7 +123,14 @@ fn bad_ranges_are_refused_and_change_nothing() {
         (2 * MIB, 64 * MIB, 16 * MIB),
     ] {
         let (range, frame) = (range(start, end), Frame::new(present / 4096));
-        assert_eq!(bad(range), AddError::Present { range, frame });
+        assert_eq!(
+            bad(range),
+            HotplugError {
+                range,
+                frame,
+                why: Refusal::Present
+            }
+        );
     }
     // Each leaves one hole more, until the list is full: of three ranges, or what was left over.
     let full = (0..400).find_map(|at| {
@@ -129,7 +144,8 @@ fn bad_ranges_are_refused_and_change_nothing() {
     });
     let (at, seen, full) = full.unwrap();
     assert!(at >= 1, "below, between, and above");
-    assert!(matches!(full, AddError::ListFull { range, capacity: 3.. } if range == seen));
+    let is_full = matches!(full.why, Refusal::ListFull { capacity: 3.. });
+    assert!(is_full && full.range == seen, "{full}");
     assert!(full.to_string().contains("absent ranges"), "{full}");
 }
 
@@ -215,7 +231,10 @@ fn memory_added_twice_at_the_same_moment_is_added_once() {
                 for at in 0..pieces {
                     match frames.add(piece(at)) {
                         Ok(()) => drop(added.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
-                        Err(AddError::Present { .. }) => {}
+                        Err(HotplugError {
+                            why: Refusal::Present,
+                            ..
+                        }) => {}
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -251,10 +270,10 @@ fn what_is_absent_is_not_isolated() {
     let frames = over(range(0, 8 * GIB), 8);
     frames.add(range(GIB, 4 * GIB)).unwrap();
     let isolate = |from, to| frames.isolate(span(range(from, to)));
-    let absent = |frame| IsolateError::Absent { frame };
     let is_absent = |from, to, at: u64| {
         let refused = isolate(from, to).unwrap_err();
-        assert_eq!(refused, absent(Frame::new(at / 4096)));
+        let frame = Frame::new(at / 4096);
+        assert_eq!((refused.frame, refused.why), (frame, Refusal::NotMemory));
     };
     // Zone Normal has no memory yet, zone DMA32 none below.
     is_absent(GIB, 8 * GIB, 4 * GIB);

@@ -3,12 +3,13 @@
 //!
 //! `FIRSTLIGHT_MODEL_CASES` sets the number of cases.
 
+use crate::kit;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{
-    AddError, CpuCache, CpuSlot, Frames, IsolateError, Isolation, OfflineError, RangeError, Request,
+    CpuCache, CpuSlot, Frames, HotplugError, Isolation, RangeError, Refusal, Request,
 };
 use firstlight::node::NodeId;
 use proptest::prelude::*;
@@ -165,23 +166,23 @@ impl Model {
     }
 
     /// What an isolation of `range` comes to; it marks the huge frames.
-    fn isolate(&mut self, range: &Range<u64>) -> Result<(), IsolateError> {
-        let whole = frame_range(range);
+    fn isolate(&mut self, range: &Range<u64>) -> Result<(), HotplugError> {
+        let whole = frame_range(range).addrs();
         if Self::huges(range).next().is_none() {
-            return Err(IsolateError::NoMemory { range: whole });
+            return Err(kit::refused(whole, Refusal::NotMemory));
         }
         if let Some(huge) = Self::huges(range).find(|huge| self.is_absent(huge)) {
             let frame = Frame::new(huge.start.max(range.start));
-            return Err(IsolateError::Absent { frame });
+            return Err(kit::refused_at(whole, frame, Refusal::NotMemory));
         }
         let covers = |huge: &Range<u64>| range.start <= huge.start && huge.end <= range.end;
         if !Self::huges(range).all(|huge| covers(&huge)) {
-            return Err(IsolateError::Misaligned { range: whole });
+            return Err(kit::refused(whole, Refusal::Misaligned));
         }
         let isolated = Self::huges(range).find(|huge| self.is_isolated(huge.start));
         if let Some(huge) = isolated {
             let frame = Frame::new(huge.start);
-            return Err(IsolateError::Isolated { frame });
+            return Err(kit::refused_at(whole, frame, Refusal::Isolated));
         }
         let huges = Self::huges(range).map(|huge| huge.start / 512 * 512);
         self.isolated.extend(huges);
@@ -221,7 +222,17 @@ impl Model {
                 let taken = isolation.take();
                 match first {
                     None => assert_eq!(taken, Ok(frame_range(range))),
-                    Some(frame) => assert_eq!(taken, Err(IsolateError::InUse { frame })),
+                    Some(first) => match taken.unwrap_err() {
+                        HotplugError {
+                            frame,
+                            why: Refusal::InUse { frames, .. },
+                            ..
+                        } => {
+                            let in_use = self.frames_in_use(range);
+                            assert_eq!((frame, frames), (first, in_use));
+                        }
+                        other => panic!("{other}"),
+                    },
                 }
                 self.end(range, first.is_none().then_some(Is::Allocated));
             }
@@ -232,7 +243,12 @@ impl Model {
                     self.end(range, Some(Is::Offline));
                 }
                 Err(error) => {
-                    if let OfflineError::InUse { frame, frames, .. } = error {
+                    if let HotplugError {
+                        frame,
+                        why: Refusal::InUse { frames, .. },
+                        ..
+                    } = error
+                    {
                         let in_use = self.frames_in_use(range).max(1);
                         assert_eq!((Some(frame), frames), (first, in_use));
                     } else {
@@ -247,29 +263,50 @@ impl Model {
 
 impl Model {
     /// Whether `range`, all of which should be `from`, was refused for a good reason.
-    fn must_refuse(&self, range: &Range<u64>, from: Is, error: OfflineError) {
+    fn must_refuse(&self, range: &Range<u64>, from: Is, error: HotplugError) {
         let is = |frame: Frame| self.is(frame.get());
         let is_whole = is_whole(range);
         let is_right = match error {
-            OfflineError::Misaligned { .. } => !is_whole || inner(range) != *range,
-            OfflineError::OutsideMemory { frame, .. } => {
+            HotplugError {
+                why: Refusal::Misaligned,
+                ..
+            } => !is_whole || inner(range) != *range,
+            HotplugError {
+                frame,
+                why: Refusal::NotMemory,
+                ..
+            } => {
                 matches!(is(frame), None | Some(Is::Absent))
             }
-            OfflineError::InUse { frame, frames, .. } => {
+            HotplugError {
+                frame,
+                why: Refusal::InUse { frames, .. },
+                ..
+            } => {
                 let in_use = |&frame: &u64| self.is(frame) == Some(Is::Allocated);
                 from == Is::Free
                     && !range.clone().any(|at| self.is_isolated(at))
                     && Some(frame.get()) == self.first(range.clone(), Is::Allocated)
                     && frames == range.clone().filter(in_use).count() as u64
             }
-            OfflineError::Isolated { frame, .. } => {
+            HotplugError {
+                frame,
+                why: Refusal::Isolated,
+                ..
+            } => {
                 let mut isolated = range.clone().filter(|&at| self.is_isolated(at));
                 from == Is::Free && isolated.next() == Some(frame.get())
             }
-            OfflineError::Offline { frame, .. } => {
-                from == Is::Free && is(frame) == Some(Is::Offline)
-            }
-            OfflineError::NotOffline { frame, .. } => {
+            HotplugError {
+                frame,
+                why: Refusal::Offline,
+                ..
+            } => from == Is::Free && is(frame) == Some(Is::Offline),
+            HotplugError {
+                frame,
+                why: Refusal::NotOffline,
+                ..
+            } => {
                 from == Is::Offline
                     && (frame.get()..frame.get() + 512).any(|at| self.is(at) != Some(Is::Offline))
             }
@@ -308,13 +345,26 @@ fn run(steps: &[Step]) {
                 let inside = range.start..range.end.min(FIRST + FRAMES);
                 if inside != *range {
                     assert!(
-                        matches!(added, Err(AddError::OutsideSpan { .. })),
+                        matches!(
+                            added,
+                            Err(HotplugError {
+                                why: Refusal::OutsideSpan,
+                                ..
+                            })
+                        ),
                         "{added:?}"
                     );
                 } else if let Some(frame) = model.first_not(range.clone(), Is::Absent) {
                     let offline = model.first(range.clone(), Is::Offline);
                     let (range, frame) = (bytes, Frame::new(offline.unwrap_or(frame)));
-                    assert_eq!(added, Err(AddError::Present { range, frame }));
+                    assert_eq!(
+                        added,
+                        Err(HotplugError {
+                            range,
+                            frame,
+                            why: Refusal::Present
+                        })
+                    );
                 } else {
                     assert_eq!(added, Ok(()));
                     model.set(range.clone(), if adds { Is::Free } else { Is::Allocated });
@@ -453,7 +503,7 @@ fn run(steps: &[Step]) {
         cpu.close().unwrap();
     }
     for frame in FIRST..FIRST + FRAMES {
-        let is_offline = frames.is_offline(Frame::new(frame));
+        let is_offline = kit::is_offline(&frames, Frame::new(frame));
         assert_eq!(
             is_offline,
             model.is(frame) == Some(Is::Offline),

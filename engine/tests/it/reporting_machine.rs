@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::background::Next;
-use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Request};
+use firstlight::frames::{AllocError, Content, Cursor, Frames, RangeError, Request};
 use firstlight::node::NodeId;
 use firstlight::reporting::{Host, HostError, Knob, Reporter};
 use firstlight::zeroing::{self, Zeroing};
@@ -345,8 +345,9 @@ fn what_is_being_reported_is_not_allocated_and_who_frees_it_is_reported() {
                 (range.start(), Order::PAGE),
                 (last, Order::PAGE),
             ] {
-                let in_use = Err(BlockError::InUse { frame, order });
-                assert_eq!(frames.allocate_at(frame, order), in_use);
+                let range = kit::block(frame, order);
+                let in_use = Err(RangeError::InUse { range, frame });
+                assert_eq!(frames.allocate_range(range), in_use);
             }
         }
         let mut tried = tried.lock().unwrap();
@@ -380,7 +381,9 @@ fn a_step_looks_at_a_bounded_number_of_words() {
     for at in 64..128u64 {
         // Of each one page is in use, so that its huge frames are looked at.
         let page = Frame::new(at << 18);
-        frames.allocate_at(page, Order::PAGE).unwrap();
+        frames
+            .allocate_range(kit::block(page, Order::PAGE))
+            .unwrap();
         held.push(page);
     }
     reporter.set(Knob::Enabled, 1).unwrap();
@@ -433,7 +436,7 @@ fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
     let block = frames.allocate(huge().zeroed()).unwrap();
     let bytes = memory.block(block, Order::HUGE);
     assert!(bytes.iter().all(|byte| *byte == 0));
-    let seen = frames.zeroed_frames(NodeId(0));
+    let seen = kit::zeroed_frames(&frames, NodeId(0));
     // It is no stock of a worker's.
     assert_eq!((seen.hit, seen.made), (0, 0));
     (seen.reported, seen.missed, kernel.check.wrong())

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::{AddError, BuildError, Frames, Request};
+use firstlight::frames::{BuildError, Frames, HotplugError, Refusal, Request};
 use firstlight::layout::{CoreSize, LayoutPolicy};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::Platform;
@@ -100,7 +100,7 @@ fn transcript(frames: &Frames<'_>) -> Vec<Option<Frame>> {
         if step % 16 == 0 {
             let inside = Frame::new((2 * GIB + step * 3 * MIB) / PAGE_BYTES + step);
             let at = frames
-                .allocate_at(inside, Order::PAGE)
+                .allocate_range(kit::block(inside, Order::PAGE))
                 .ok()
                 .map(|()| inside);
             results.push(at);
@@ -329,7 +329,16 @@ fn what_is_reserved_for_ever_behind_what_is_freeable_stays_reserved() {
     let before = frames.statistics();
     for at in [4 * GIB, disk, kernel, kernel + 2 * MIB] {
         let added = frames.add(range(at, at + MIB));
-        assert!(matches!(added, Err(AddError::Present { .. })), "{added:?}");
+        assert!(
+            matches!(
+                added,
+                Err(HotplugError {
+                    why: Refusal::Present,
+                    ..
+                })
+            ),
+            "{added:?}"
+        );
     }
     assert_eq!(frames.statistics(), before);
     for at in [kernel, kernel + 2 * MIB] {
@@ -340,33 +349,5 @@ fn what_is_reserved_for_ever_behind_what_is_freeable_stays_reserved() {
     frames
         .free(Frame::new(disk / PAGE_BYTES), Order::HUGE)
         .unwrap();
-    frames.validate().unwrap();
-}
-
-#[test]
-fn tables_in_memory_that_is_provided_need_no_platform() {
-    let machine = Machine::new(&[(0, range(MIB, 64 * MIB)), (1, range(4 * GIB, 6 * GIB))]);
-    let needed = Frames::bytes_for_layout(&machine.layout()).unwrap();
-    let bytes = usize::try_from(needed).unwrap();
-    let memory = Box::leak(Box::new_uninit_slice(bytes));
-    let error = Frames::build_in(machine.layout(), &mut memory[..bytes - 1]).unwrap_err();
-    let bytes = needed - 1;
-    assert_eq!(
-        error,
-        BuildError::TooSmall {
-            needed_bytes: needed,
-            bytes
-        }
-    );
-    let frames = Frames::build_in(machine.layout(), memory).unwrap();
-    let statistics = frames.statistics();
-    // No table lies in it.
-    assert_eq!(statistics.free_frames, frames.layout().present_frames());
-    assert_eq!(statistics.free_frames, statistics.managed_frames);
-    let page = frames
-        .allocate(Request::new(Order::PAGE).on(NodeId(1)))
-        .unwrap();
-    assert!(page.addr().get() >= 4 * GIB);
-    frames.free(page, Order::PAGE).unwrap();
     frames.validate().unwrap();
 }

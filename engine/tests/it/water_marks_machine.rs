@@ -44,7 +44,7 @@ fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
 }
 
 fn exact(frames: &Frames<'_>) -> u64 {
-    frames.zone_statistics(NORMAL.0, NORMAL.1).free_frames
+    frames.zone(NORMAL.0, NORMAL.1).statistics().free_frames
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn the_count_is_exact_whichever_way_frames_go() {
     drop(cpus);
     agree("at the end");
     let block = (Frame::new(4 * GIB / 4096 + 512), Order::HUGE);
-    frames.allocate_at(block.0, block.1).unwrap();
+    frames.allocate_range(kit::block(block.0, block.1)).unwrap();
     agree("allocated at");
     frames.free(block.0, block.1).unwrap();
     let odd = FrameRange::new(block.0.get() + 5, block.0.get() + 1234).unwrap();

@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
-use firstlight::frames::{
-    AddError, Content, Frames, IsolateError, OfflineError, Request, ZoneError,
-};
+use firstlight::frames::{Frames, HotplugError, NewMemory, OnlinePolicy, Refusal, Request};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::threads::SetOnDrop;
-use kit::{GIB, MIB, layout_with_windows, machine_with_windows, range};
+use kit::{GIB, MIB, Uninitialised, layout_with_windows, machine_with_windows, range};
 
 const NORMAL: NodeZone = NodeZone {
     node: NodeId(0),
@@ -60,9 +58,15 @@ fn beside(other: impl Fn() + Sync, mut work: impl FnMut()) {
 fn an_isolation_takes_what_it_says_beside_memory_that_goes() {
     let machine = machine(&[at(0, 1024)]);
     let (mine, other) = (at(0, 2), at(512, 514));
-    machine.add_to(mine, NORMAL, Content::Unknown).unwrap();
+    machine.add(NewMemory::new(mine).of(NORMAL)).unwrap();
     let come_and_go = || {
-        machine.add_offline(other, NORMAL).unwrap();
+        machine
+            .add(
+                NewMemory::new(other)
+                    .of(NORMAL)
+                    .policy(OnlinePolicy::Offline),
+            )
+            .unwrap();
         machine.remove(other).unwrap();
     };
     beside(come_and_go, || {
@@ -81,14 +85,31 @@ fn an_isolation_takes_what_it_says_beside_memory_that_goes() {
 fn what_is_offline_stays_so_beside_memory_that_goes() {
     let machine = machine(&[at(0, 1024)]);
     let (low, high) = (at(0, 512), at(512, 1024));
-    machine.add_offline(at(0, 1024), NORMAL).unwrap();
+    machine
+        .add(
+            NewMemory::new(at(0, 1024))
+                .of(NORMAL)
+                .policy(OnlinePolicy::Offline),
+        )
+        .unwrap();
     let come_and_go = || {
         machine.remove(low).unwrap();
-        machine.add_offline(low, NORMAL).unwrap();
+        machine
+            .add(NewMemory::new(low).of(NORMAL).policy(OnlinePolicy::Offline))
+            .unwrap();
     };
     beside(come_and_go, || {
         let added = machine.add(high);
-        assert!(matches!(added, Err(AddError::Present { .. })), "{added:?}");
+        assert!(
+            matches!(
+                added,
+                Err(HotplugError {
+                    why: Refusal::Present,
+                    ..
+                })
+            ),
+            "{added:?}"
+        );
         assert_eq!(machine.zone_of(high.inner_frames().start()), Some(NORMAL));
     });
     machine.online(at(0, 1024)).unwrap();
@@ -100,16 +121,16 @@ fn what_is_offline_stays_so_beside_memory_that_goes() {
 fn only_what_is_memory_of_a_window_is_isolated() {
     let machine = machine(&[at(0, 1024)]);
     let (low, all) = (at(0, 128), at(0, 256).inner_frames());
-    let absent = |frame| IsolateError::Absent { frame };
+    let absent = |frame| kit::refused_at(at(0, 256), frame, Refusal::NotMemory);
     // The window has no memory at all, or some elsewhere.
     let refused = |all: FrameRange| machine.isolate(all).unwrap_err();
     assert_eq!(refused(all), absent(all.start()));
-    machine.add_to(low, NORMAL, Content::Unknown).unwrap();
+    machine.add(NewMemory::new(low).of(NORMAL)).unwrap();
     let frame = low.inner_frames().end();
     assert_eq!(refused(all), absent(frame));
-    assert!(refused(all).to_string().contains("isolate what is memory"));
+    assert!(refused(all).to_string().contains("expected memory"));
     machine
-        .add_to(at(128, 256), MOVABLE, Content::Unknown)
+        .add(NewMemory::new(at(128, 256)).of(MOVABLE))
         .unwrap();
     let isolation = machine.isolate(all).unwrap();
     let movable = Request::new(Order::GIANT)
@@ -118,7 +139,7 @@ fn only_what_is_memory_of_a_window_is_isolated() {
     assert!(machine.allocate(movable).is_err());
     assert_eq!(
         machine.isolate(at(128, 256).inner_frames()).unwrap_err(),
-        IsolateError::Isolated { frame }
+        kit::refused_at(at(128, 256), frame, Refusal::Isolated)
     );
     assert_eq!(isolation.take().unwrap(), all);
     machine.free_frames(all).unwrap();
@@ -142,15 +163,19 @@ fn a_part_of_an_absent_huge_frame_is_not_isolated() {
         (at(0, 1024), at(2, 4), frames(100, 200), 100),
     ] {
         let machine = machine(&[window]);
-        machine.add_to(memory, NORMAL, Content::Unknown).unwrap();
+        machine.add(NewMemory::new(memory).of(NORMAL)).unwrap();
         let frame = frames(first, first + 1).start();
         let refused = machine.isolate(range).unwrap_err();
-        assert_eq!(refused, IsolateError::Absent { frame }, "{range}");
+        assert_eq!(
+            refused,
+            kit::refused_at(range.addrs(), frame, Refusal::NotMemory),
+            "{range}"
+        );
         drop(machine.isolate(memory.inner_frames()).unwrap());
         machine.validate().unwrap();
     }
     let machine = machine(&[at(0, 3)]);
-    machine.add_to(at(0, 3), MOVABLE, Content::Unknown).unwrap();
+    machine.add(NewMemory::new(at(0, 3)).of(MOVABLE)).unwrap();
     let all = machine.isolate(frames(0, 768)).unwrap();
     assert_eq!(all.take().unwrap(), frames(0, 768));
     machine.validate().unwrap();
@@ -164,10 +189,19 @@ fn isolations_of_ranges_that_are_no_memory_are_refused() {
     for (from, to) in [(max - 5, max), (1000, 1000), (0, 0), (max, max)] {
         let range = FrameRange::new(from, to).unwrap_or_default();
         let refused = machine.isolate(range).unwrap_err();
-        assert_eq!(refused, IsolateError::NoMemory { range });
+        assert_eq!(refused, kit::refused(range.addrs(), Refusal::NotMemory));
     }
     let absent = machine.isolate(FrameRange::ALL).unwrap_err();
-    assert!(matches!(absent, IsolateError::Absent { .. }), "{absent}");
+    assert!(
+        matches!(
+            absent,
+            HotplugError {
+                why: Refusal::NotMemory,
+                ..
+            }
+        ),
+        "{absent}"
+    );
 }
 
 /// So `Isolation` and `Occupancy` find it in one segment.
@@ -175,12 +209,16 @@ fn isolations_of_ranges_that_are_no_memory_are_refused() {
 fn a_huge_frame_is_of_one_zone() {
     let machine = machine(&[at(0, 1024)]);
     let kib = |from: u64, to: u64| range(64 * GIB + from * 1024, 64 * GIB + to * 1024);
-    let add = |part, of| machine.add_to(part, of, Content::Unknown);
+    let add = |part, of| machine.add(NewMemory::new(part).of(of));
     add(kib(256, 512), NORMAL).unwrap();
     for part in [kib(512, 1024), kib(0, 256), kib(2048 - 4, 4096)] {
         let refused = add(part, MOVABLE).unwrap_err();
         let frame = kib(256, 512).inner_frames().start();
-        let expected = ZoneError::Add(AddError::OtherZone { range: part, frame });
+        let expected = HotplugError {
+            range: part,
+            frame,
+            why: Refusal::OtherZone,
+        };
         assert_eq!(refused, expected);
         assert!(refused.to_string().contains("multiples of 2 MiB"));
     }
@@ -204,7 +242,7 @@ fn a_huge_frame_with_some_memory_is_isolated_as_a_whole() {
     for (of, around) in [(NORMAL, MOVABLE), (MOVABLE, NORMAL)] {
         for part in [kib(2048, 3072), kib(3072, 4096), kib(2560, 3584)] {
             let machine = machine(&[at(0, 1024)]);
-            let add = |part, of| machine.add_to(part, of, Content::Unknown).unwrap();
+            let add = |part, of| machine.add(NewMemory::new(part).of(of)).unwrap();
             add(part, of);
             add(at(0, 2), around);
             add(at(4, 6), around);
@@ -230,8 +268,8 @@ fn an_absent_part_of_another_zones_huge_frame_is_not_isolated() {
     ] {
         for (of, other) in [(NORMAL, MOVABLE), (MOVABLE, NORMAL)] {
             let machine = machine(&[at(0, 1024)]);
-            machine.add_to(memory, of, Content::Unknown).unwrap();
-            machine.add_to(beside, other, Content::Unknown).unwrap();
+            machine.add(NewMemory::new(memory).of(of)).unwrap();
+            machine.add(NewMemory::new(beside).of(other)).unwrap();
             let isolation = machine.isolate(range.inner_frames());
             assert!(isolation.is_err(), "{range} {of:?}");
         }
@@ -243,10 +281,20 @@ fn an_absent_part_of_another_zones_huge_frame_is_not_isolated() {
 fn memory_that_is_cut_at_the_end_of_a_window_does_not_wait_offline() {
     let machine = machine(&[at(0, 129), at(129, 2048)]);
     let across = at(0, 256);
-    let refused = machine.add_offline(across, MOVABLE);
-    let expected = OfflineError::Misaligned { range: across };
-    assert_eq!(refused, Err(ZoneError::Offline(expected)));
-    machine.add_offline(at(0, 128), MOVABLE).unwrap();
+    let refused = machine.add(
+        NewMemory::new(across)
+            .of(MOVABLE)
+            .policy(OnlinePolicy::Offline),
+    );
+    let expected = kit::refused(across, Refusal::Misaligned);
+    assert_eq!(refused, Err(expected));
+    machine
+        .add(
+            NewMemory::new(at(0, 128))
+                .of(MOVABLE)
+                .policy(OnlinePolicy::Offline),
+        )
+        .unwrap();
     machine.remove(at(0, 128)).unwrap();
     machine.validate().unwrap();
 }
@@ -254,20 +302,34 @@ fn memory_that_is_cut_at_the_end_of_a_window_does_not_wait_offline() {
 /// Firmware's own node for a window comes first; without tables for that the window has none.
 #[test]
 fn a_window_without_tables_of_its_own_node_takes_no_memory() {
-    for less in [0, 64] {
-        let windows = [(1, at(0, 2048))];
+    let with_free = |bytes: u64| {
+        let memory = range(4 * GIB, 8 * GIB);
+        let reserved = [range(4 * GIB + bytes, 8 * GIB)];
         let policy = LayoutPolicy::DEFAULT;
-        let layout = layout_with_windows(range(4 * GIB, 8 * GIB), &[], &windows, &policy);
-        let bytes = usize::try_from(Frames::bytes_for_layout(&layout).unwrap()).unwrap();
-        let memory = Box::leak(Box::new_uninit_slice(bytes - less));
-        let machine = Frames::build_in(layout, memory).unwrap();
+        let layout = layout_with_windows(memory, &reserved, &[(1, at(0, 2048))], &policy);
+        let platform: &'static Uninitialised = Box::leak(Box::default());
+        Frames::build(layout, platform).unwrap()
+    };
+    let all = with_free(GIB).metadata().reserved_bytes;
+    // The tables of the window's own node are the last.
+    for less in [0, 4096] {
+        let machine = with_free(all - less);
         let dimm = at(0, 128);
         let added = machine.add(dimm);
         let zone = machine.zone_of(dimm.inner_frames().start());
         if less == 0 {
             assert_eq!((added, zone.unwrap().node), (Ok(()), NodeId(1)));
         } else {
-            assert!(matches!(added, Err(AddError::NoTables { .. })), "{added:?}");
+            assert!(
+                matches!(
+                    added,
+                    Err(HotplugError {
+                        why: Refusal::NoTables { .. },
+                        ..
+                    })
+                ),
+                "{added:?}"
+            );
         }
     }
 }
@@ -280,7 +342,13 @@ fn an_isolation_of_all_frames_does_not_go_offline() {
     let isolation = machine.isolate(FrameRange::ALL).unwrap();
     let refused = isolation.offline().unwrap_err();
     assert!(
-        matches!(refused, OfflineError::OutsideMemory { .. }),
+        matches!(
+            refused,
+            HotplugError {
+                why: Refusal::NotMemory,
+                ..
+            }
+        ),
         "{refused}"
     );
     assert_eq!(machine.statistics(), before);
@@ -297,10 +365,14 @@ fn the_list_that_is_full_is_named() {
         } else {
             NORMAL
         };
-        machine.add_to(at(2 * turn, 2 * turn + 2), of, Content::Unknown)
+        machine.add(NewMemory::new(at(2 * turn, 2 * turn + 2)).of(of))
     };
     let refused = (0..2048).find_map(|turn| alternate(turn).err()).unwrap();
-    let ZoneError::Add(AddError::ListFull { capacity, .. }) = refused else {
+    let HotplugError {
+        why: Refusal::ListFull { capacity, .. },
+        ..
+    } = refused
+    else {
         panic!("{refused}");
     };
     assert_eq!(capacity, 272);

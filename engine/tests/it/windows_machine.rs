@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    AddError, Content, Cursor, Frames, OfflineError, OnlinePolicy, Request, ZoneError,
+    Content, Cursor, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal, Request,
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
@@ -47,15 +47,18 @@ fn dimms_of_all_zones_come_and_go_in_any_order() {
         for at in 0..256 {
             let slot = at * 101 % 256;
             let zone = numbered(slot + turn);
-            machine.add_to(dimm(slot), zone, Content::Unknown).unwrap();
+            machine.add(NewMemory::new(dimm(slot)).of(zone)).unwrap();
             assert_eq!(
                 machine.zone_of(dimm(slot).inner_frames().start()),
                 Some(zone)
             );
-            let again = machine.add_to(dimm(slot), numbered(slot + turn + 1), Content::Unknown);
+            let again = machine.add(NewMemory::new(dimm(slot)).of(numbered(slot + turn + 1)));
             assert!(matches!(
                 again,
-                Err(ZoneError::Add(AddError::Present { .. }))
+                Err(HotplugError {
+                    why: Refusal::Present,
+                    ..
+                })
             ));
         }
         let managed = before.managed_frames + 256 * DIMM / 4096;
@@ -76,21 +79,22 @@ fn what_memory_cannot_be_is_refused_with_what_it_can() {
     let one = machine_with_windows(range(4 * GIB, 5 * GIB), &windows);
     let before = one.statistics();
     let frame = dimm(0).inner_frames().start();
-    let can: Vec<_> = one.zones_at(frame).collect();
-    assert_eq!(can, [2, 3, 0, 1].map(numbered));
-    let refused = one.add_to(dimm(0), of(2, ZoneKind::Normal), Content::Unknown);
+    assert_eq!(kit::zones_at(&one, frame), [0, 1, 2, 3].map(numbered));
+    let refused = one.add(NewMemory::new(dimm(0)).of(of(2, ZoneKind::Normal)));
     let (node, nodes) = (NodeId(2), 2);
-    assert_eq!(refused, Err(ZoneError::NoSuchNode { node, nodes }));
+    assert_eq!(
+        refused,
+        Err(kit::refused(dimm(0), Refusal::NoSuchNode { node, nodes }))
+    );
     let wanted = of(1, ZoneKind::Dma);
-    let refused = one.add_to(dimm(0), wanted, Content::Unknown).unwrap_err();
+    let refused = one.add(NewMemory::new(dimm(0)).of(wanted)).unwrap_err();
     let (range_of, usual) = (dimm(0), of(1, ZoneKind::Normal));
     assert_eq!(
         refused,
-        ZoneError::NotHere {
+        HotplugError {
             range: range_of,
             frame,
-            wanted,
-            usual
+            why: Refusal::NotHere { wanted, usual }
         }
     );
     assert!(
@@ -99,16 +103,28 @@ fn what_memory_cannot_be_is_refused_with_what_it_can() {
             .contains("of node 1, zone Normal by itself"),
         "{refused}"
     );
-    let outside = one.add_to(range(2 * GIB, 3 * GIB), usual, Content::Unknown);
+    let outside = one.add(NewMemory::new(range(2 * GIB, 3 * GIB)).of(usual));
     assert!(matches!(
         outside,
-        Err(ZoneError::Add(AddError::OutsideSpan { .. }))
+        Err(HotplugError {
+            why: Refusal::OutsideSpan,
+            ..
+        })
     ));
     // Memory of the start keeps its zone.
     let block = range(4 * GIB + DIMM, 4 * GIB + 2 * DIMM);
     one.offline(block).unwrap();
     let moved = one.online_to(block, ZoneKind::Movable);
-    assert!(matches!(moved, Err(ZoneError::NotHere { .. })), "{moved:?}");
+    assert!(
+        matches!(
+            moved,
+            Err(HotplugError {
+                why: Refusal::NotHere { .. },
+                ..
+            })
+        ),
+        "{moved:?}"
+    );
     one.online_to(block, ZoneKind::Normal).unwrap();
     assert_eq!(one.statistics(), before);
 
@@ -118,21 +134,30 @@ fn what_memory_cannot_be_is_refused_with_what_it_can() {
         (1, range(128 * GIB, 129 * GIB)),
     ];
     let two = machine_with_windows(range(4 * GIB, 5 * GIB), &windows);
-    assert_eq!(
-        two.zones_at(frame).collect::<Vec<_>>(),
-        [0, 1].map(numbered)
-    );
-    let refused = two.add_to(dimm(0), numbered(2), Content::Unknown);
-    assert!(matches!(refused, Err(ZoneError::NotHere { .. })));
+    assert_eq!(kit::zones_at(&two, frame), [0, 1].map(numbered));
+    let refused = two.add(NewMemory::new(dimm(0)).of(numbered(2)));
+    assert!(matches!(
+        refused,
+        Err(HotplugError {
+            why: Refusal::NotHere { .. },
+            ..
+        })
+    ));
 
     // Without a layout a frame has one zone.
     let span = FrameRange::new(0, 8 * GIB / 4096).unwrap();
     let bytes = usize::try_from(Frames::bytes_for(span, 3).unwrap()).unwrap();
     let over = Frames::over(span, Box::leak(Box::new_uninit_slice(bytes))).unwrap();
     let high = range(4 * GIB, 5 * GIB);
-    let refused = over.add_to(high, of(0, ZoneKind::Movable), Content::Unknown);
-    assert!(matches!(refused, Err(ZoneError::NotHere { .. })));
-    over.add_to(high, of(0, ZoneKind::Normal), Content::Unknown)
+    let refused = over.add(NewMemory::new(high).of(of(0, ZoneKind::Movable)));
+    assert!(matches!(
+        refused,
+        Err(HotplugError {
+            why: Refusal::NotHere { .. },
+            ..
+        })
+    ));
+    over.add(NewMemory::new(high).of(of(0, ZoneKind::Normal)))
         .unwrap();
     assert_eq!(over.statistics().free_frames, GIB / 4096);
 }
@@ -163,17 +188,25 @@ fn memory_is_used_as_the_policy_says() {
         for (slot, (policy, zone)) in (0..).zip(expected) {
             let before = machine.statistics();
             let node = NodeId(u16::from(slot % 2 == 0));
-            let came = machine.add_by_policy(dimm(slot), node, policy, Content::Unknown);
-            assert_eq!(came, Ok(NodeZone { node, zone }));
+            let of_dimm = machine.zone_by_policy(dimm(slot), node, policy).unwrap();
+            assert_eq!(of_dimm, NodeZone { node, zone });
+            let memory = NewMemory::new(dimm(slot)).of(of_dimm);
+            machine.add(memory.policy(policy)).unwrap();
             let frame = dimm(slot).inner_frames().start();
             let waits = policy == OnlinePolicy::Offline;
-            assert_eq!(machine.is_offline(frame), waits);
+            assert_eq!(kit::is_offline(&machine, frame), waits);
             let more = machine.statistics().free_frames - before.free_frames;
             assert_eq!(more, if waits { 0 } else { DIMM / 4096 });
             if waits {
                 assert_eq!(machine.statistics(), before);
                 let again = machine.add(dimm(slot));
-                assert!(matches!(again, Err(AddError::Present { .. })));
+                assert!(matches!(
+                    again,
+                    Err(HotplugError {
+                        why: Refusal::Present,
+                        ..
+                    })
+                ));
                 machine.online_to(dimm(slot), ZoneKind::Movable).unwrap();
                 assert_eq!(machine.zone_of(frame), Some(of(1, ZoneKind::Movable)));
             }
@@ -191,7 +224,7 @@ fn a_worker_finds_memory_of_all_zones_of_a_window() {
     );
     for slot in 0..4 {
         machine
-            .add_to(dimm(slot), numbered(3 - slot), Content::Unknown)
+            .add(NewMemory::new(dimm(slot)).of(numbered(3 - slot)))
             .unwrap();
     }
     for node in [NodeId(0), NodeId(1)] {
@@ -233,7 +266,7 @@ fn a_full_list_of_a_window_changes_nothing() {
             normal
         };
         let before = machine.statistics();
-        if let Err(error) = machine.add_to(huge(at), zone, Content::Unknown) {
+        if let Err(error) = machine.add(NewMemory::new(huge(at)).of(zone)) {
             assert_eq!(machine.statistics(), before);
             refused = Some((at, error));
             break;
@@ -241,7 +274,13 @@ fn a_full_list_of_a_window_changes_nothing() {
     }
     let (at, error) = refused.unwrap();
     assert!(
-        matches!(error, ZoneError::Add(AddError::ListFull { .. })),
+        matches!(
+            error,
+            HotplugError {
+                why: Refusal::ListFull { .. },
+                ..
+            }
+        ),
         "{error}"
     );
     assert!(at > 2 * 256, "space for 256 holes");
@@ -305,7 +344,7 @@ fn dimms_change_their_zone_beside_threads() {
             if was == 0 {
                 zones[at].store(number + 1, Relaxed);
                 machine
-                    .add_to(dimm(slot), numbered(number), Content::Unknown)
+                    .add(NewMemory::new(dimm(slot)).of(numbered(number)))
                     .unwrap();
             } else if machine.offline(dimm(slot)).is_ok() {
                 moved.fetch_add(1, Relaxed);
@@ -335,6 +374,12 @@ fn dimms_change_their_zone_beside_threads() {
         }
     }
     let gone = machine.offline(dimm(0));
-    assert!(matches!(gone, Err(OfflineError::OutsideMemory { .. })));
+    assert!(matches!(
+        gone,
+        Err(HotplugError {
+            why: Refusal::NotMemory,
+            ..
+        })
+    ));
     machine.validate().unwrap();
 }

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    AddError, Content, Cpu, Frames, IsolateError, Isolation, OfflineError, Request, WaterMarks,
-    ZoneError, ZoneMarks, ZoneSpan,
+    Cpu, Frames, HotplugError, Isolation, NewMemory, OnlinePolicy, Refusal, Request, WaterMarks,
+    ZoneMarks, ZoneSpan,
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
@@ -178,21 +178,22 @@ impl Model {
     }
 
     /// What an isolation of `huges` comes to.
-    fn isolate(&self, huges: &Range<u64>) -> Result<(), IsolateError> {
+    fn isolate(&self, huges: &Range<u64>) -> Result<(), HotplugError> {
         let inside = huges.start..huges.end.min(HUGES);
         if inside.is_empty() {
-            let range = bytes(huges).inner_frames();
-            return Err(IsolateError::NoMemory { range });
+            return Err(kit::refused(bytes(huges), Refusal::NotMemory));
         }
         let frame = |huge: u64| Frame::new(FIRST + huge * 512);
         let is_absent =
             |huge: &u64| !self.all(&(*huge..huge + 1), |is| matches!(is, Is::Online(_)));
         if let Some(frame) = inside.clone().find(is_absent).map(frame) {
-            return Err(IsolateError::Absent { frame });
+            return Err(kit::refused_at(bytes(huges), frame, Refusal::NotMemory));
         }
         let isolated = inside.clone().find(|huge| self.isolated.contains(huge));
         let isolated = isolated.map(frame);
-        isolated.map_or(Ok(()), |frame| Err(IsolateError::Isolated { frame }))
+        isolated.map_or(Ok(()), |frame| {
+            Err(kit::refused_at(bytes(huges), frame, Refusal::Isolated))
+        })
     }
 
     /// What is free of the zone, and isolated.
@@ -241,7 +242,6 @@ impl Model {
         }
         let ends = spans.first().zip(spans.last());
         ZoneSpan {
-            zone,
             spanned: ends.map_or(FrameRange::EMPTY, |(first, last)| {
                 FrameRange::new(first.start().get(), last.end().get()).unwrap()
             }),
@@ -269,7 +269,7 @@ impl Machine {
         let marks = marks.collect::<Vec<_>>().leak();
         let frames = Frames::build(layout, platform).unwrap().with_cpus(slots(1));
         let frames: &'static _ = Box::leak(Box::new(frames.with_water_marks(marks)));
-        let [.., normal, _] = frames.zone_spans(NodeId(0));
+        let normal = frames.zone(NodeId(0), ZoneKind::Normal).span();
         Self {
             frames,
             cpu: frames.cpu(0, NodeId(1), cache()).unwrap(),
@@ -285,23 +285,36 @@ impl Machine {
         }
     }
 
-    fn came(&mut self, huges: &Range<u64>, of: NodeZone, done: Result<(), ZoneError>, to: Is) {
+    fn came(&mut self, huges: &Range<u64>, of: NodeZone, done: Result<(), HotplugError>, to: Is) {
         let is_free = self.model.all(huges, |is| is == Is::Absent);
         match done {
             Ok(()) => {
                 assert!(is_free && of.node.0 < 2 && ZONES.contains(&of.zone));
                 self.model.set(huges, |_| to);
             }
-            Err(ZoneError::NoSuchNode { node, nodes: 2 }) => assert_eq!(node, NodeId(2)),
-            Err(ZoneError::NotHere { wanted, usual, .. }) => {
+            Err(HotplugError {
+                why: Refusal::NoSuchNode { node, nodes: 2 },
+                ..
+            }) => assert_eq!(node, NodeId(2)),
+            Err(HotplugError {
+                why: Refusal::NotHere { wanted, usual, .. },
+                ..
+            }) => {
                 assert_eq!((wanted, of.zone), (of, ZoneKind::Dma));
                 assert_eq!(usual.node, NodeId(1));
             }
-            Err(ZoneError::Add(AddError::Present { frame, .. })) => {
+            Err(HotplugError {
+                frame,
+                why: Refusal::Present,
+                ..
+            }) => {
                 let huge = (frame.get() - FIRST) / 512;
                 assert_ne!(self.model.huges[usize::try_from(huge).unwrap()], Is::Absent);
             }
-            Err(ZoneError::Add(AddError::OutsideSpan { .. })) => assert!(huges.end > HUGES),
+            Err(HotplugError {
+                why: Refusal::OutsideSpan,
+                ..
+            }) => assert!(huges.end > HUGES),
             Err(other) => panic!("{other}"),
         }
     }
@@ -310,11 +323,15 @@ impl Machine {
         let offline = |is| matches!(is, Is::Offline(_));
         match step {
             Step::Add(huges, of) => {
-                let done = self.frames.add_to(bytes(huges), *of, Content::Unknown);
+                let done = self.frames.add(NewMemory::new(bytes(huges)).of(*of));
                 self.came(huges, *of, done, Is::Online(*of));
             }
             Step::AddOffline(huges, of) => {
-                let done = self.frames.add_offline(bytes(huges), *of);
+                let done = self.frames.add(
+                    NewMemory::new(bytes(huges))
+                        .of(*of)
+                        .policy(OnlinePolicy::Offline),
+                );
                 self.came(huges, *of, done, Is::Offline(*of));
             }
             Step::Offline(huges) => {
@@ -327,7 +344,11 @@ impl Machine {
                     .filter(|huge| self.model.isolated.contains(huge));
                 let can = online && held == 0 && isolated.next().is_none();
                 assert_eq!(done.is_ok(), can, "{huges:?}: {done:?}");
-                if let Err(OfflineError::InUse { frames, .. }) = done {
+                if let Err(HotplugError {
+                    why: Refusal::InUse { frames, .. },
+                    ..
+                }) = done
+                {
                     assert_eq!(frames, held);
                 }
                 if done.is_ok() {
@@ -458,7 +479,8 @@ impl Machine {
 
     fn check_spans(&self) {
         for node in [NodeId(0), NodeId(1)] {
-            for (seen, zone) in self.frames.zone_spans(node).into_iter().zip(ZoneKind::ALL) {
+            for zone in ZoneKind::ALL {
+                let seen = self.frames.zone(node, zone).span();
                 let expected = self.model.span(node, zone);
                 assert_eq!(seen, expected, "{node}");
             }
@@ -471,7 +493,10 @@ impl Machine {
                 Is::Online(of) => (Some(*of), false),
             };
             assert_eq!(
-                (self.frames.zone_of(frame), self.frames.is_offline(frame)),
+                (
+                    self.frames.zone_of(frame),
+                    kit::is_offline(self.frames, frame)
+                ),
                 (of, offline)
             );
         }
@@ -484,7 +509,7 @@ impl Machine {
             let held = held.filter(|(at, _)| self.model.of(**at) == Some(of));
             let held: u64 = held.map(|(_, &count)| count).sum();
             let managed = self.model.span(of.node, of.zone).managed_frames;
-            let seen = self.frames.zone_statistics(of.node, of.zone);
+            let seen = self.frames.zone(of.node, of.zone).statistics();
             let free = managed - held - self.model.free_isolated(of);
             let seen = (seen.managed_frames, seen.free_frames);
             assert_eq!(seen, (managed, free), "{of}");

@@ -171,7 +171,7 @@ fn a_worker_keeps_to_its_node() {
             .all(|zeroed| nodes[1].1.inner_frames().covers(*zeroed))
     );
     let of = |node| {
-        let seen = frames.zone_statistics(NodeId(node), ZoneKind::Normal);
+        let seen = frames.zone(NodeId(node), ZoneKind::Normal).statistics();
         (seen.zero.huges, seen.free_huges)
     };
     let (zero, free) = of(1);

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysAddr};
-use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Request};
+use firstlight::frames::{AllocError, Content, Cursor, Frames, RangeError, Request};
 use firstlight::node::NodeId;
 use firstlight::parallel::{Worker as Thread, Workers};
 use firstlight::zeroing::{Knob, Memory, free_zeroed, zero_on_cpus};
@@ -92,7 +92,9 @@ fn a_step_hides_one_batch_and_no_more() {
             );
             for block in taken {
                 // What they hold is theirs to say.
-                frames.free_with(block, Order::HUGE, Content::Zero).unwrap();
+                frames
+                    .free_frames_with(kit::block(block, Order::HUGE), Content::Zero)
+                    .unwrap();
             }
         },
     };
@@ -120,8 +122,9 @@ fn what_a_worker_has_is_not_allocated_and_who_frees_it_is_reported() {
                 (start, Order::PAGE),
                 (Frame::new(last), Order::PAGE),
             ] {
-                let in_use = Err(BlockError::InUse { frame, order });
-                assert_eq!(frames.allocate_at(frame, order), in_use);
+                let range = kit::block(frame, order);
+                let in_use = Err(RangeError::InUse { range, frame });
+                assert_eq!(frames.allocate_range(range), in_use);
             }
             if is_wild.load(Ordering::Relaxed) {
                 frames.free(start, Order::PAGE).unwrap();
@@ -206,7 +209,7 @@ fn zeroed_at_free_no_byte_of_one_owner_is_seen_by_the_next() {
             // SAFETY: the block's owner is done with it.
             unsafe {
                 if turn % 2 == 0 {
-                    free_zeroed(&frames, &memory.mapped, block, order).unwrap();
+                    free_zeroed(&frames, &memory.mapped, kit::block(block, order)).unwrap();
                 } else {
                     memory.mapped.zero(FrameRange::block(block, order).unwrap());
                     cpu.free(block, order).unwrap();
@@ -258,34 +261,32 @@ fn zeroed_at_free_only_what_is_allocated_is_written() {
             }
             refused += 1;
             // SAFETY: what of it has an owner is this test's.
-            let error = unsafe { free_zeroed(&frames, &memory.mapped, frame, order) };
+            let error = unsafe { free_zeroed(&frames, &memory.mapped, kit::block(frame, order)) };
             let is_absent = at + pages > 4096 - 700;
             match error.unwrap_err() {
-                BlockError::NotAllocated { .. } => {}
-                BlockError::Reserved { .. } | BlockError::OutsideMemory { .. } if is_absent => {}
+                RangeError::NotAllocated { .. } => {}
+                RangeError::Reserved { .. } | RangeError::OutsideMemory { .. } if is_absent => {}
                 other => panic!("{frame} {order}: {other}"),
             }
         }
     }
-    let half = Frame::new((1 << 20) + 513);
-    // SAFETY: as above.
-    let misaligned = unsafe { free_zeroed(&frames, &memory.mapped, half, Order::HUGE) };
-    assert!(matches!(misaligned, Err(BlockError::Misaligned { .. })));
     assert!(refused > 1000 && all.iter().all(|byte| *byte == 0x77));
     assert_eq!(frames.statistics(), before);
     // What is allocated is freed, zero, and its neighbours are as they were.
     let block = Frame::new((1 << 20) + 1536);
     let order = Order::new(8).unwrap();
     // SAFETY: as above.
-    unsafe { free_zeroed(&frames, &memory.mapped, block, order) }.unwrap();
+    unsafe { free_zeroed(&frames, &memory.mapped, kit::block(block, order)) }.unwrap();
     let zero = all.iter().filter(|byte| **byte == 0).count();
     assert_eq!(zero, 256 * 4096);
     assert!(memory.block(block, order).iter().all(|byte| *byte == 0));
     // Of a part of a huge frame nothing is known.
     assert_eq!(frames.statistics().zero.frames, 0);
-    frames.allocate_at(free, Order::HUGE).unwrap();
+    frames
+        .allocate_range(kit::block(free, Order::HUGE))
+        .unwrap();
     // SAFETY: as above.
-    unsafe { free_zeroed(&frames, &memory.mapped, free, Order::HUGE) }.unwrap();
+    unsafe { free_zeroed(&frames, &memory.mapped, kit::block(free, Order::HUGE)) }.unwrap();
     assert_eq!(frames.statistics().zero.frames, 512);
 }
 
@@ -397,7 +398,7 @@ fn a_page_that_is_not_zero_is_found_and_zeroed() {
             .unwrap()
             .contains(wrong_at.frame())
     );
-    assert_eq!(frames.zeroed_frames(NodeId(0)).missed, 512);
+    assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).missed, 512);
 }
 
 struct Threads;

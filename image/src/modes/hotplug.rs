@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::blocks::{BlockSize, Blocks};
-use firstlight::frames::{AddError, Content, OfflineError, OnlinePolicy, Request, ZoneError};
+use firstlight::frames::{Content, HotplugError, NewMemory, OnlinePolicy, Refusal, Request};
 use firstlight::layout::ZoneSegment;
 use firstlight::memmap::MemmapError;
 use firstlight::node::{NodeId, ZoneKind};
@@ -113,8 +113,7 @@ enum Refused {
     /// Beyond the processor's addresses, or no memory for page tables.
     NotMapped,
     Descriptors(MemmapError),
-    Zone(ZoneError),
-    Offline(OfflineError),
+    Hotplug(HotplugError),
 }
 
 impl fmt::Display for Refused {
@@ -131,17 +130,21 @@ impl fmt::Display for Refused {
                     "its node, {domain} in firmware's numbers, does not exist"
                 )
             }
-            Self::Zone(ZoneError::Add(AddError::OutsideSpan { frame, .. })) => {
+            Self::Hotplug(HotplugError {
+                frame,
+                why: Refusal::OutsideSpan,
+                ..
+            }) => {
                 write!(
                     f,
                     "{frame} is in no window that firmware announces for hotplug"
                 )
             }
-            Self::Zone(ZoneError::Add(AddError::NoTables {
+            Self::Hotplug(HotplugError {
                 frame,
-                needed_bytes,
+                why: Refusal::NoTables { needed_bytes, .. },
                 ..
-            })) => write!(
+            }) => write!(
                 f,
                 "firmware announces {frame} for hotplug, but the window has no tables for it: \
                  {needed_bytes} bytes of tables would be needed"
@@ -155,8 +158,7 @@ impl fmt::Display for Refused {
                 f.write_str("it is beyond this processor's addresses, or cannot be mapped")
             }
             Self::Descriptors(error) => write!(f, "its descriptors: {error}"),
-            Self::Zone(error) => error.fmt(f),
-            Self::Offline(error) => error.fmt(f),
+            Self::Hotplug(error) => error.fmt(f),
         }
     }
 }
@@ -249,7 +251,7 @@ impl Serve<'_> {
         let all = range.inner_frames();
         let policy = self.machine.words.online;
         let of = frames.zone_by_policy(range, node, policy);
-        let of = of.map_err(Refused::Zone)?;
+        let of = of.map_err(Refused::Hotplug)?;
         if range.end() > DirectMap::limit() {
             return Err(Refused::NotMapped);
         }
@@ -287,13 +289,11 @@ impl Serve<'_> {
             false => Content::Unknown,
         };
         let is_offline = policy == OnlinePolicy::Offline;
-        let added = match is_offline {
-            true => frames.add_offline(usable, of),
-            false => frames.add_to(usable, of, content),
-        };
+        let memory = NewMemory::new(usable).of(of).holds(content);
+        let added = frames.add(memory.policy(policy));
         added.map_err(|error| {
             self.forget(all);
-            Refused::Zone(error)
+            Refused::Hotplug(error)
         })?;
         Ok(Known {
             dimm,
@@ -350,7 +350,8 @@ impl Serve<'_> {
         let mut failures = 0;
         for start in [all.start().get(), last] {
             let start = Frame::new(start);
-            if frames.allocate_at(start, Order::HUGE).is_err() {
+            let huge = FrameRange::block(start, Order::HUGE).unwrap_or_default();
+            if frames.allocate_range(huge).is_err() {
                 failures += 1;
                 continue;
             }
@@ -366,7 +367,8 @@ impl Serve<'_> {
         let hold_one_in = self.machine.words.hold_one_in;
         if hold_one_in > 0 && self.came.is_multiple_of(hold_one_in) {
             let held = Frame::new(last + 7);
-            known.held = frames.allocate_at(held, Order::PAGE).ok().map(|()| held);
+            let page = FrameRange::block(held, Order::PAGE).unwrap_or_default();
+            known.held = frames.allocate_range(page).ok().map(|()| held);
         }
         failures
     }
@@ -413,10 +415,10 @@ impl Serve<'_> {
                 // The second time nothing is in use.
                 self.failures += u64::from(frames.free(held, Order::PAGE).is_err());
             }
-            return Err(Refused::Offline(error));
+            return Err(Refused::Hotplug(error));
         }
         self.forget(known.segment.frames);
-        frames.remove(known.usable).map_err(Refused::Offline)?;
+        frames.remove(known.usable).map_err(Refused::Hotplug)?;
         self.known[slot] = None;
         Ok(Some(known))
     }

@@ -2,7 +2,9 @@
 
 use core::ffi::{CStr, c_char};
 
-use engine::frames::{AddError, AllocError, BlockError, BuildError, CpuError, RangeError};
+use engine::frames::{
+    AllocError, BlockError, BuildError, CpuError, HotplugError, RangeError, Refusal,
+};
 
 /// What a function returns: `FL_OK`, or why it changed nothing. Numbers stay as they are.
 #[repr(C)]
@@ -119,17 +121,17 @@ impl From<BuildError> for fl_error {
     }
 }
 
-impl From<AddError> for fl_error {
-    fn from(error: AddError) -> Self {
-        match error {
-            AddError::Misaligned { .. } => FL_MISALIGNED,
-            // No span of this library has windows, so it has tables everywhere.
-            AddError::OutsideSpan { .. } | AddError::NoTables { .. } => FL_OUTSIDE_SPAN,
-            AddError::Present { .. } => FL_PRESENT,
-            // A part of a huge frame: whole ones are of one zone.
-            AddError::OtherZone { .. } => FL_MISALIGNED,
-            AddError::ListFull { .. } => FL_LIST_FULL,
-            AddError::FreedMeanwhile { .. } => FL_NOT_ALLOCATED,
+impl From<HotplugError> for fl_error {
+    fn from(error: HotplugError) -> Self {
+        match error.why {
+            // A part of a huge frame of another zone: whole ones are of one.
+            Refusal::Misaligned | Refusal::OtherZone => FL_MISALIGNED,
+            Refusal::Present => FL_PRESENT,
+            Refusal::ListFull { .. } => FL_LIST_FULL,
+            Refusal::FreedMeanwhile => FL_NOT_ALLOCATED,
+            // No span of this library has windows, so it has tables everywhere; nothing is isolated
+            // or goes offline.
+            _ => FL_OUTSIDE_SPAN,
         }
     }
 }
@@ -152,7 +154,7 @@ impl From<BlockError> for fl_error {
         match error {
             BlockError::Misaligned { .. } => FL_MISALIGNED,
             BlockError::OutsideMemory { .. } => FL_OUTSIDE_SPAN,
-            BlockError::NotAllocated { .. } | BlockError::InUse { .. } => FL_NOT_ALLOCATED,
+            BlockError::NotAllocated { .. } => FL_NOT_ALLOCATED,
             BlockError::Reserved { .. } => FL_ABSENT,
             BlockError::FreedTwice { .. } => FL_FREED_TWICE,
             BlockError::Cpu(error) => error.into(),

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn fl_count_zone(
         // SAFETY: by the contract.
         let frames = unsafe { created(frames) }?;
         let (node, zone) = (node(node_number)?, zone(zone_number)?);
-        let counted = frames.zone_statistics(node, zone);
+        let counted = frames.zone(node, zone).statistics();
         // SAFETY: not null, aligned, the caller's.
         unsafe { statistics.write(counted.into()) };
         Ok(())

@@ -556,7 +556,8 @@ fn held(frames: &Frames<'_>) -> Outcome {
 
 fn claim(frames: &Frames<'_>) -> Outcome {
     let frame = Frame::new((32 << 18) + 12_345);
-    counted(|| frames.allocate_at(black_box(frame), Order::PAGE))??;
+    let page = FrameRange::block(frame, Order::PAGE).ok_or("a page")?;
+    counted(|| frames.allocate_range(black_box(page)))??;
     Ok(())
 }
 
@@ -571,7 +572,7 @@ fn offline(gib: u64) -> Outcome {
         let mut pages = Vec::new();
         for at in (0..1 << 18).step_by(64) {
             let page = Frame::new(giant.get() + at);
-            frames.allocate_at(page, Order::PAGE)?;
+            frames.allocate_range(FrameRange::block(page, Order::PAGE).ok_or("a page")?)?;
             pages.push(page);
         }
         counted(|| -> Outcome {

@@ -1,4 +1,4 @@
-//! Memory that comes: [`Frames::add`], [`Frames::adopt`].
+//! Memory that is added: [`Frames::add`], [`NewMemory`], [`Frames::adopt`].
 //!
 //! *A frame is absent until it is added, which makes it free, or adopted, which makes it
 //! allocated.* Absent frames are pinned: every table says that they are allocated, and the list
@@ -6,11 +6,12 @@
 //! them as any call does. In a window they are taken off the machine's list and that of the segment
 //! they come to ([`windows`](super::zone::windows)).
 
-use core::fmt;
-
 #[cfg(feature = "hotplug")]
 use super::build::bytes_up_to;
 use super::find::Frames;
+#[cfg(feature = "hotplug")]
+use super::hotplug::OnlinePolicy;
+use super::hotplug_error::{HotplugError, Refusal};
 use super::range;
 #[cfg(doc)]
 use super::segment::pinned::Pinned;
@@ -18,138 +19,118 @@ use super::segment::pinned::Unpin;
 use super::word::Content;
 use super::word::geometry::{HUGE_FRAMES, HUGE_ORDER};
 use super::zone::segment::ZoneSegment;
-use crate::addr::{Frame, FrameRange, PAGE_BYTES, PhysRange};
+use crate::addr::{Frame, FrameRange, PhysRange};
 use crate::node::NodeZone;
 use crate::sync::Ordering;
 #[cfg(feature = "hotplug")]
 use crate::sync::fence;
 
-/// Memory can't be added or adopted. Nothing changed, unless the variant says otherwise.
+/// Memory that is added: a range alone, or with what is known of it.
+///
+/// ```
+/// # use firstlight_frames::addr::PhysRange;
+/// # use firstlight_frames::frames::{Content, Frames, HotplugError, NewMemory};
+/// # use firstlight_frames::node::{NodeId, NodeZone, ZoneKind};
+/// /// A DIMM of node 0 that is to be removed again some time.
+/// fn plugged(frames: &Frames<'_>, dimm: PhysRange) -> Result<(), HotplugError> {
+///     let of = NodeZone { node: NodeId(0), zone: ZoneKind::Movable };
+///     frames.add(NewMemory::new(dimm).of(of).holds(Content::Zero))
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddError {
-    /// It does not begin and end where pages do, or is empty.
-    Misaligned {
-        /// The range.
-        range: PhysRange,
-    },
-    /// Not all of it lies where memory may come: in the span of [`Frames::over`], or in a window
-    /// of the layout.
-    OutsideSpan {
-        /// The range.
-        range: PhysRange,
-        /// Its first frame that does not.
-        frame: Frame,
-    },
-    /// Firmware announces that memory may come there, but there are no tables for it: the layout's
-    /// share of memory for tables ([`Layout::with_window_share`](crate::layout::Layout::with_window_share))
-    /// ends before, or early memory had no space for them in one piece. Never without the feature `hotplug`, which
-    /// has [`AddError::OutsideSpan`] instead.
-    NoTables {
-        /// The range.
-        range: PhysRange,
-        /// Its first frame that has none.
-        frame: Frame,
-        /// Bytes of tables that windows would need, from the first window on up to the end of the
-        /// range.
-        needed_bytes: u64,
-    },
-    /// Some of it is there already, or offline.
-    Present {
-        /// The range.
-        range: PhysRange,
-        /// Its first frame that is.
-        frame: Frame,
-    },
-    /// It has a part of a huge frame whose other memory is of another node or zone.
-    OtherZone {
-        /// The range.
-        range: PhysRange,
-        /// A frame of that memory.
-        frame: Frame,
-    },
-    /// The list of what is absent is full: it needs space for `capacity + 1` ranges.
-    ListFull {
-        /// The range.
-        range: PhysRange,
-        /// Ranges it has space for, one fewer than it needs.
-        capacity: usize,
-    },
-    /// Another call freed some of it, which was not there, at the same moment; the rest is
-    /// adopted.
-    FreedMeanwhile {
-        /// The range.
-        range: PhysRange,
-        /// The first frame that was.
-        frame: Frame,
-    },
+pub struct NewMemory {
+    range: PhysRange,
+    of: Option<NodeZone>,
+    content: Content,
+    #[cfg(feature = "hotplug")]
+    offline: bool,
 }
 
-impl fmt::Display for AddError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Misaligned { range } => write!(
-                f,
-                "{range} can't be added or adopted: expected one page or more, and multiples of {PAGE_BYTES} bytes"
-            ),
-            Self::OutsideSpan { range, frame } => write!(
-                f,
-                "{range} can't be added or adopted: {frame} is outside of where memory may come"
-            ),
-            Self::NoTables {
-                range,
-                frame,
-                needed_bytes,
-            } => write!(
-                f,
-                "{range} can't be added or adopted: memory is announced at {frame}, but without tables; {needed_bytes} bytes of tables would be needed"
-            ),
-            Self::Present { range, frame } => {
-                write!(
-                    f,
-                    "{range} can't be added or adopted: {frame} is memory already"
-                )
-            }
-            Self::OtherZone { range, frame } => write!(
-                f,
-                "{range} can't be added or adopted: {frame} in the same huge frame is of another node or zone; expected that, or multiples of 2 MiB"
-            ),
-            Self::ListFull { range, capacity } => write!(
-                f,
-                "{range} can't be added or adopted: the list of absent ranges has space for {capacity}, and needs {}",
-                capacity + 1
-            ),
-            Self::FreedMeanwhile { range, frame } => write!(
-                f,
-                "{range} was added, but {frame} was freed at that moment, before it was memory"
-            ),
+impl NewMemory {
+    /// Memory of the node and zone that its window has by itself, of unknown content.
+    #[inline]
+    pub const fn new(range: PhysRange) -> Self {
+        Self {
+            range,
+            of: None,
+            content: Content::Unknown,
+            #[cfg(feature = "hotplug")]
+            offline: false,
         }
+    }
+
+    /// Of this node and zone.
+    pub const fn of(mut self, of: NodeZone) -> Self {
+        self.of = Some(of);
+        self
+    }
+
+    /// What it holds: zeros, if it is that of a virtual machine that was never touched. What waits
+    /// offline holds anything.
+    pub const fn holds(mut self, content: Content) -> Self {
+        self.content = content;
+        self
+    }
+
+    /// It waits offline if that is the policy, to be of its node and zone, or of another zone of the
+    /// node ([`Frames::online_to`]). Costs a step a huge frame then.
+    #[cfg(feature = "hotplug")]
+    pub const fn policy(mut self, policy: OnlinePolicy) -> Self {
+        self.offline = matches!(policy, OnlinePolicy::Offline);
+        self
     }
 }
 
-impl core::error::Error for AddError {}
+impl From<PhysRange> for NewMemory {
+    #[inline]
+    fn from(range: PhysRange) -> Self {
+        Self::new(range)
+    }
+}
 
 impl<'m> Frames<'m> {
-    /// Memory that came: all of `range` is free from now on. Any CPU, at any time, with interrupts
-    /// off where handlers free.
+    /// Adds memory: all of it is free from now on, unless it waits offline. Any CPU, at any time,
+    /// with interrupts off where handlers free.
     ///
     /// Nothing else may use it: what of it is in use is adopted, or never added. What a layout has
     /// reserved for ever is memory already, and refused.
     ///
     /// # Errors
-    /// [`AddError`].
-    pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
-        self.add_with(range, Content::Unknown)
+    /// [`HotplugError`].
+    #[inline]
+    pub fn add(&self, memory: impl Into<NewMemory>) -> Result<(), HotplugError> {
+        let memory = memory.into();
+        // In the caller's code: most name no zone.
+        #[cfg(feature = "hotplug")]
+        if memory.offline {
+            return self.add_offline(memory.range, memory.of);
+        }
+        // Most memory is of its window's node and zone: code of its own.
+        match memory.of {
+            None => self.add_to_window(memory.range, memory.content),
+            Some(of) => self.add_to(memory.range, of, memory.content),
+        }
     }
 
-    /// Memory that came, as [`Frames::add`], and what it holds: zeros, if it is that of a virtual machine that
-    /// was never touched.
-    ///
-    /// # Errors
-    /// As [`Frames::add`].
-    pub fn add_with(&self, range: PhysRange, content: Content) -> Result<(), AddError> {
-        let frames = self.unpin(range, None, ZoneSegment::is_memory_from_start)?;
-        let freed = self.free_new(frames, None, content);
-        freed.map_err(|frame| AddError::FreedMeanwhile { range, frame })
+    fn add_to_window(&self, range: PhysRange, content: Content) -> Result<(), HotplugError> {
+        self.add_online(range, None, content)
+    }
+
+    fn add_to(&self, range: PhysRange, of: NodeZone, content: Content) -> Result<(), HotplugError> {
+        self.must_fit(range, of)?;
+        self.add_online(range, Some(of), content)
+    }
+
+    #[inline(always)]
+    fn add_online(
+        &self,
+        range: PhysRange,
+        of: Option<NodeZone>,
+        content: Content,
+    ) -> Result<(), HotplugError> {
+        let frames = self.unpin(range, of, ZoneSegment::is_memory_from_start)?;
+        let freed = self.free_new(frames, of, content);
+        freed.map_err(|frame| HotplugError::at(range, frame, Refusal::FreedMeanwhile))
     }
 
     /// Makes `frames` free that were just taken off the lists; or the first frame that another call
@@ -188,8 +169,8 @@ impl<'m> Frames<'m> {
     /// for ever. Any CPU, at any time.
     ///
     /// # Errors
-    /// [`AddError`].
-    pub fn adopt(&self, range: PhysRange) -> Result<(), AddError> {
+    /// [`HotplugError`].
+    pub fn adopt(&self, range: PhysRange) -> Result<(), HotplugError> {
         let frames = self.unpin(range, None, |_| false)?;
         let mut left = frames;
         while let Some((segment, _)) = self.nodes.segments.next_home(&mut left, None) {
@@ -206,16 +187,12 @@ impl<'m> Frames<'m> {
 
     /// Why memory can't come to `frame` of `range`, which has no tables.
     #[cold]
-    pub(super) fn no_tables(&self, range: PhysRange, frame: Frame) -> AddError {
+    pub(super) fn no_tables(&self, range: PhysRange, frame: Frame) -> HotplugError {
         #[cfg(feature = "hotplug")]
         if let Some(needed_bytes) = bytes_up_to(self.layout(), range.inner_frames(), frame) {
-            return AddError::NoTables {
-                range,
-                frame,
-                needed_bytes,
-            };
+            return HotplugError::at(range, frame, Refusal::NoTables { needed_bytes });
         }
-        AddError::OutsideSpan { range, frame }
+        HotplugError::at(range, frame, Refusal::OutsideSpan)
     }
 
     /// Takes `range`, all of which is absent or reserved, off the list of what can't be freed, and off
@@ -225,16 +202,16 @@ impl<'m> Frames<'m> {
         range: PhysRange,
         of: Option<NodeZone>,
         refused: impl Fn(&ZoneSegment<'m>) -> bool,
-    ) -> Result<FrameRange, AddError> {
+    ) -> Result<FrameRange, HotplugError> {
         let frames = range.inner_frames();
         if frames.is_empty() || frames.checked_addrs() != Some(range) {
-            return Err(AddError::Misaligned { range });
+            return Err(HotplugError::of(range, Refusal::Misaligned));
         }
         let mut left = frames;
         while let Some((segment, part)) = self.nodes.segments.next_home(&mut left, of) {
             if refused(segment) {
                 let frame = part.start();
-                return Err(AddError::Present { range, frame });
+                return Err(HotplugError::at(range, frame, Refusal::Present));
             }
         }
         if !left.is_empty() {
@@ -252,9 +229,9 @@ impl<'m> Frames<'m> {
         let next_home = |left: &mut FrameRange| self.nodes.segments.next_home(left, of);
         let unpinned = self.nodes.unpin(frames, refused, &next_home);
         unpinned.map_err(|why| match why {
-            Unpin::NotPinned(frame) => AddError::Present { range, frame },
-            Unpin::Full(capacity) => AddError::ListFull { range, capacity },
-            Unpin::OtherZone(frame) => AddError::OtherZone { range, frame },
+            Unpin::NotPinned(frame) => HotplugError::at(range, frame, Refusal::Present),
+            Unpin::OtherZone(frame) => HotplugError::at(range, frame, Refusal::OtherZone),
+            Unpin::Full(capacity) => HotplugError::of(range, Refusal::ListFull { capacity }),
         })?;
         // Pairs with the fence in `close_absent`.
         #[cfg(feature = "hotplug")]

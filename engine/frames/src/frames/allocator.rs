@@ -8,23 +8,24 @@ use super::cpu::slots::{CpusProvided, Slots};
 use super::error::{AllocError, BlockError, CpuError, RangeError};
 use super::find::Frames;
 use super::hooks::Hooks;
-use super::isolation::{IsolateError, Isolation};
+use super::hotplug_error::HotplugError;
+#[cfg(doc)]
+use super::hotplug_error::Refusal;
+use super::isolation::Isolation;
 use super::metadata::Metadata;
 use super::range;
 use super::request::Request;
 use super::segment::Segment;
 use super::segment::occupancy::Occupancy;
-use super::segment::statistics::{FreeBlocks, Statistics};
+use super::segment::statistics::Statistics;
 use super::segment::validate::Violation;
 use super::word::Content;
 use super::zone::Nodes;
 use super::zone::marks::ZoneMarks;
 use super::zone::segment::ZoneSegment;
-#[cfg(feature = "content")]
-use super::zone::zeroed::ZeroedFrames;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
-use crate::node::{NodeId, ZoneKind};
+use crate::node::NodeId;
 #[cfg(feature = "content")]
 use crate::sync::Ordering;
 
@@ -76,7 +77,7 @@ impl<'m> Frames<'m> {
     pub fn with_water_marks(mut self, zones: &'m [ZoneMarks]) -> Self {
         for marks in zones {
             let (node, zone) = marks.zone();
-            marks.set_free_frames(self.zone_statistics(node, zone).free_frames);
+            marks.set_free_frames(self.zone(node, zone).statistics().free_frames);
         }
         self.nodes.segments.zones.set_marks(zones);
         self
@@ -150,48 +151,14 @@ impl<'m> Frames<'m> {
         self.nodes.free(frame, order)
     }
 
-    /// Frees a block, as [`Frames::free`], and says what it holds: a caller that has zeroed it, or
-    /// never wrote to it, saves the next owner that work. It is kept of huge frames
-    /// (2 MiB) that were allocated as such.
-    ///
-    /// ```
-    /// # use firstlight_frames::addr::{Frame, Order};
-    /// # use firstlight_frames::frames::{BlockError, Content, Frames};
-    /// /// Memory of a guest that was never mapped writable.
-    /// fn free_untouched(frames: &Frames<'_>, block: Frame) -> Result<(), BlockError> {
-    ///     frames.free_with(block, Order::HUGE, Content::Zero)
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Frames::free`].
-    pub fn free_with(
-        &self,
-        frame: Frame,
-        order: Order,
-        content: Content,
-    ) -> Result<(), BlockError> {
-        self.nodes.free_with(frame, order, content)
-    }
-
-    /// Whether [`Frames::free`] would free a block, as far as the tables say: what a CPU caches
+    /// Whether [`Frames::free_frames`] would free `range`, as far as the tables say: what a CPU caches
     /// counts as allocated.
     ///
     /// # Errors
-    /// As [`Frames::free`].
+    /// As [`Frames::free_frames`].
     #[cfg(feature = "content")]
-    pub fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        self.nodes.check_free(frame, order)
-    }
-
-    /// Allocates the block that starts at `frame`.
-    ///
-    /// # Errors
-    /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
-    /// [`BlockError::InUse`] when some of it is allocated, reserved, isolated or held by a call
-    /// in flight; nothing is changed then.
-    pub fn allocate_at(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        self.nodes.allocate_at(frame, order)
+    pub fn check_free(&self, range: FrameRange) -> Result<(), RangeError> {
+        range::check_free(&self.nodes.segments, range)
     }
 
     /// Allocates `frames` contiguous frames, any number of them, of one node and zone.
@@ -289,7 +256,18 @@ impl<'m> Frames<'m> {
         range::free(&self.nodes, range)
     }
 
-    /// Frees all frames of `range`, as [`Frames::free_frames`], and says what all of it holds.
+    /// Frees all frames of `range`, as [`Frames::free_frames`], and says what all of it holds: a
+    /// caller that has zeroed it, or never wrote to it, saves the next owner that work. It is kept
+    /// of huge frames (2 MiB) that are freed as a whole.
+    ///
+    /// ```
+    /// # use firstlight_frames::addr::FrameRange;
+    /// # use firstlight_frames::frames::{Content, Frames, RangeError};
+    /// /// Memory of a guest that was never mapped writable.
+    /// fn free_untouched(frames: &Frames<'_>, guest: FrameRange) -> Result<(), RangeError> {
+    ///     frames.free_frames_with(guest, Content::Zero)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// As [`Frames::free_frames`].
@@ -314,8 +292,8 @@ impl<'m> Frames<'m> {
     /// The caller drains its own cache first.
     ///
     /// # Errors
-    /// [`IsolateError`], but not [`IsolateError::InUse`].
-    pub fn isolate(&self, range: FrameRange) -> Result<Isolation<'_, 'm>, IsolateError> {
+    /// [`HotplugError`], but not [`Refusal::InUse`].
+    pub fn isolate(&self, range: FrameRange) -> Result<Isolation<'_, 'm>, HotplugError> {
         Isolation::new(self, range)
     }
 
@@ -355,43 +333,6 @@ impl<'m> Frames<'m> {
             Some(segment.online()?.occupancy(part, reserved))
         };
         parts.filter_map(occupancy).sum()
-    }
-
-    /// The memory of one zone of one node; all zero where there is none. Of which zone the frames
-    /// are that CPUs cache is not known: they count as allocated.
-    pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
-        Nodes::sum(self.nodes.segments.of_zone(node, zone))
-    }
-
-    /// What requests for zeros got from `node`, and what was made zero there.
-    #[cfg(feature = "content")]
-    pub fn zeroed_frames(&self, node: NodeId) -> ZeroedFrames {
-        let segments = self.nodes.segments.iter();
-        Nodes::zeroed(segments.filter(|segment| segment.node() == node))
-    }
-
-    /// The free blocks of one zone of one node, by order; blocks that CPUs cache are none. Exact
-    /// whenever no call is in flight. For diagnosis: it reads every word of the zone, and starts
-    /// its segments.
-    ///
-    /// ```
-    /// # use firstlight_frames::addr::Order;
-    /// # use firstlight_frames::frames::Frames;
-    /// # use firstlight_frames::node::{NodeId, ZoneKind};
-    /// /// How many huge frames could be had, larger blocks broken up.
-    /// fn huge_frames(frames: &Frames<'_>) -> u64 {
-    ///     let blocks = frames.free_blocks(NodeId(0), ZoneKind::Normal);
-    ///     let large = blocks.iter().enumerate().skip(Order::HUGE.get().into());
-    ///     large.map(|(order, count)| count << (order - 9)).sum()
-    /// }
-    /// ```
-    pub fn free_blocks(&self, node: NodeId, zone: ZoneKind) -> FreeBlocks {
-        let mut counts = FreeBlocks::default();
-        let segments = self.nodes.segments.of_zone(node, zone);
-        for online in segments.filter_map(ZoneSegment::online) {
-            online.count_blocks(&mut counts);
-        }
-        counts
     }
 
     /// What CPU number `cpu` has done since it was given its slot.

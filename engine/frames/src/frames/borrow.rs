@@ -58,6 +58,34 @@ impl Cursor {
         self.words
     }
 
+    /// Frames of free huge frames, from the cursor on, by `words` giant frames' words at most.
+    pub fn count_free(&mut self, frames: &Frames<'_>, words: usize) -> u64 {
+        let (node, mut left, mut sum) = (self.node, words, 0);
+        for (index, from) in frames.nodes.segments.of_node_from(node, self.segment) {
+            let Some(segment) = from.online() else {
+                continue;
+            };
+            self.enter(index);
+            while self.next < segment.frames.end() {
+                let giant = segment.giant_of(self.next.max(segment.frames.start()));
+                let Some(less) = left.checked_sub(1) else {
+                    return sum;
+                };
+                left = less;
+                self.words += 1;
+                let (word, giant) = (segment.giant(giant), segment.giant_frames(giant));
+                sum += match word.state() {
+                    GiantState::Free => giant.count(),
+                    GiantState::Split => u64::from(word.free()) * u64::from(HUGE_FRAMES),
+                    GiantState::Opening | GiantState::Allocated => 0,
+                };
+                self.next = giant.end().min(segment.frames.end());
+            }
+        }
+        self.restart();
+        sum
+    }
+
     fn restart(&mut self) {
         (self.segment, self.next) = (0, Frame::new(0));
         self.rounds += 1;
@@ -221,34 +249,6 @@ impl<'m> Frames<'m> {
             cursor.restart();
         }
         found
-    }
-
-    /// Frames of free huge frames, from the cursor on, by `words` giant frames' words at most.
-    pub fn count_free(&self, cursor: &mut Cursor, words: usize) -> u64 {
-        let (node, mut left, mut sum) = (cursor.node, words, 0);
-        for (index, from) in self.nodes.segments.of_node_from(node, cursor.segment) {
-            let Some(segment) = from.online() else {
-                continue;
-            };
-            cursor.enter(index);
-            while cursor.next < segment.frames.end() {
-                let giant = segment.giant_of(cursor.next.max(segment.frames.start()));
-                let Some(less) = left.checked_sub(1) else {
-                    return sum;
-                };
-                left = less;
-                cursor.words += 1;
-                let (word, frames) = (segment.giant(giant), segment.giant_frames(giant));
-                sum += match word.state() {
-                    GiantState::Free => frames.count(),
-                    GiantState::Split => u64::from(word.free()) * u64::from(HUGE_FRAMES),
-                    GiantState::Opening | GiantState::Allocated => 0,
-                };
-                cursor.next = frames.end().min(segment.frames.end());
-            }
-        }
-        cursor.restart();
-        sum
     }
 
     /// What [`Frames::borrow_free`] finds; `None` with words left at the end of the node's memory.

@@ -1,7 +1,7 @@
 //! From a [`Layout`] to [`Frames`]: the size of each node's metadata, its memory, and the first
 //! writes to it.
 //!
-//! *The tables lie in early memory, or in memory that the caller provides.*
+//! *The tables lie in early memory.*
 
 use super::cpu::slots::Slots;
 use super::error::BuildError;
@@ -23,7 +23,6 @@ use crate::layout::{self, Extent, ExtentKind, Layout, NoSpace};
 use crate::node::{NodeId, NodeZone, ZoneKind};
 use crate::platform::Platform;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
-use core::mem::MaybeUninit;
 
 /// Bytes of tables for a segment over `frames`.
 pub(super) const fn table_bytes(frames: FrameRange) -> Option<u64> {
@@ -52,79 +51,37 @@ pub(super) const fn sum<const N: usize>(parts: [Option<u64>; N]) -> Option<u64> 
     Some(sum)
 }
 
-/// Where memory for tables comes from.
-trait TableMemory<'m> {
-    /// `bytes` bytes for the tables of `node`.
-    fn take(
-        &mut self,
-        layout: &mut Layout<'_>,
-        node: NodeId,
-        bytes: u64,
-        metadata: &mut Metadata,
-    ) -> Result<Carver<'m>, BuildError>;
-}
-
-/// Early memory, on the node it describes if it can be.
-struct Early<'m, P>(&'m P);
-
-impl<'m, P: Platform> TableMemory<'m> for Early<'m, P> {
-    fn take(
-        &mut self,
-        layout: &mut Layout<'_>,
-        node: NodeId,
-        bytes: u64,
-        metadata: &mut Metadata,
-    ) -> Result<Carver<'m>, BuildError> {
-        let range = layout
-            .allocate_table(node, bytes, "frame allocator tables")
-            .map_err(
-                |NoSpace {
-                     needed_bytes,
-                     cause,
-                 }| BuildError::NoSpace {
-                    needed_bytes,
-                    node,
-                    cause,
-                },
-            )?;
-        let not_mapped = BuildError::NotMapped {
-            start: range.start(),
-            bytes: range.bytes(),
-        };
-        let (Some(start), Ok(bytes)) = (self.0.map(range), usize::try_from(range.bytes())) else {
-            return Err(not_mapped);
-        };
-        metadata.reserved_bytes += range.bytes();
-        // SAFETY: the range was just taken from early memory, so it has no other owner, and the
-        // platform guarantees that it is reachable while borrowed for 'm.
-        Ok(unsafe { Carver::new(start, bytes) })
-    }
-}
-
-/// Memory that the caller provides.
-struct Provided<'m> {
-    left: Carver<'m>,
-    bytes: usize,
-}
-
-impl<'m> TableMemory<'m> for Provided<'m> {
-    fn take(
-        &mut self,
-        layout: &mut Layout<'_>,
-        _: NodeId,
-        bytes: u64,
-        metadata: &mut Metadata,
-    ) -> Result<Carver<'m>, BuildError> {
-        let piece = usize::try_from(bytes)
-            .ok()
-            .and_then(|bytes| self.left.piece(bytes));
-        let piece = piece.ok_or_else(|| BuildError::TooSmall {
-            needed_bytes: Frames::bytes_for_layout(layout).unwrap_or(u64::MAX),
-            bytes: self.bytes as u64,
-        })?;
-        metadata.reserved_bytes += bytes;
-        Ok(piece)
-    }
+/// Takes `bytes` bytes of early memory for the tables of `node`, on that node if they can be.
+fn take<'m, P: Platform>(
+    platform: &'m P,
+    layout: &mut Layout<'_>,
+    node: NodeId,
+    bytes: u64,
+    metadata: &mut Metadata,
+) -> Result<Carver<'m>, BuildError> {
+    let range = layout
+        .allocate_table(node, bytes, "frame allocator tables")
+        .map_err(
+            |NoSpace {
+                 needed_bytes,
+                 cause,
+             }| BuildError::NoSpace {
+                needed_bytes,
+                node,
+                cause,
+            },
+        )?;
+    let not_mapped = BuildError::NotMapped {
+        start: range.start(),
+        bytes: range.bytes(),
+    };
+    let (Some(start), Ok(bytes)) = (platform.map(range), usize::try_from(range.bytes())) else {
+        return Err(not_mapped);
+    };
+    metadata.reserved_bytes += range.bytes();
+    // SAFETY: the range was just taken from early memory, so it has no other owner, and the
+    // platform guarantees that it is reachable while borrowed for 'm.
+    Ok(unsafe { Carver::new(start, bytes) })
 }
 
 /// Memory for tables: how much, and the memory once there is some.
@@ -369,37 +326,7 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`BuildError`]: no memory at all, no space for the tables, or tables out
     /// of the platform's reach.
-    pub fn build<P: Platform>(layout: Layout<'m>, platform: &'m P) -> Result<Self, BuildError> {
-        Self::build_with(layout, Early(platform))
-    }
-
-    /// Builds the allocator, as [`Frames::build`], with its tables in `memory`, which is no part of what `layout` has free; nothing
-    /// of it need be initialised. Needs no [`Platform`].
-    ///
-    /// # Errors
-    /// [`BuildError::NoMemory`]; [`BuildError::TooSmall`] says how much memory is needed.
-    pub fn build_in(
-        layout: Layout<'m>,
-        memory: &'m mut [MaybeUninit<u8>],
-    ) -> Result<Self, BuildError> {
-        let bytes = memory.len();
-        let left = Carver::over(memory);
-        Self::build_with(layout, Provided { left, bytes })
-    }
-
-    /// Bytes of memory that [`Frames::build_in`] needs; `None` if they exceed the address space.
-    pub fn bytes_for_layout(layout: &Layout<'_>) -> Option<u64> {
-        let mut bytes = Directory::of(layout).bytes()?;
-        for span in spans(layout) {
-            bytes = bytes.checked_add(span.bytes()?)?;
-        }
-        Some(bytes)
-    }
-
-    fn build_with(
-        mut layout: Layout<'m>,
-        mut memory: impl TableMemory<'m>,
-    ) -> Result<Self, BuildError> {
+    pub fn build<P: Platform>(mut layout: Layout<'m>, platform: &'m P) -> Result<Self, BuildError> {
         let mut metadata = Metadata::default();
         let first = layout.segments().next().ok_or(BuildError::NoMemory)?.node;
         let lens = Directory::of(&layout);
@@ -409,10 +336,10 @@ impl<'m> Frames<'m> {
             nodes,
         };
         let bytes = lens.bytes().ok_or(too_large)?;
-        let mut directory = memory.take(&mut layout, first, bytes, &mut metadata)?;
+        let mut directory = take(platform, &mut layout, first, bytes, &mut metadata)?;
         metadata.written_bytes += bytes;
 
-        let tables = take_tables(&mut layout, memory, &mut directory, nodes, &mut metadata)?;
+        let tables = take_tables(&mut layout, platform, &mut directory, nodes, &mut metadata)?;
         let tables = tables.ok_or(too_large)?;
         let lists = lists(&layout, &mut directory, &lens).ok_or(too_large)?;
         let segments = if tables.iter().all(NodeTables::is_complete) {
@@ -480,9 +407,9 @@ fn has_tables(span: &SegmentSpan, nodes: &[NodeTables<'_>]) -> bool {
 
 /// Reserves space for the tables of each node, then for those of its windows if there is any;
 /// `None` if they exceed all bounds.
-fn take_tables<'m>(
+fn take_tables<'m, P: Platform>(
     layout: &mut Layout<'_>,
-    mut memory: impl TableMemory<'m>,
+    platform: &'m P,
     directory: &mut Carver<'m>,
     nodes: usize,
     metadata: &mut Metadata,
@@ -500,15 +427,15 @@ fn take_tables<'m>(
     for (id, tables) in (0..=u16::MAX).zip(tables.iter_mut()) {
         if tables.present.bytes > 0 {
             let bytes = tables.present.bytes;
-            let carver = memory.take(layout, NodeId(id), bytes, metadata)?;
+            let carver = take(platform, layout, NodeId(id), bytes, metadata)?;
             tables.present.carver = Some(carver);
         }
     }
     for (id, tables) in (0..=u16::MAX).zip(tables.iter_mut()) {
         if tables.absent.bytes > 0 {
             let bytes = tables.absent.bytes;
-            tables.absent.carver = match memory.take(layout, NodeId(id), bytes, metadata) {
-                Err(BuildError::NoSpace { .. } | BuildError::TooSmall { .. }) => None,
+            tables.absent.carver = match take(platform, layout, NodeId(id), bytes, metadata) {
+                Err(BuildError::NoSpace { .. }) => None,
                 carver => Some(carver?),
             };
         }

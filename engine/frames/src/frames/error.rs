@@ -136,7 +136,7 @@ impl fmt::Display for Held {
     }
 }
 
-/// A block can't be freed or allocated. Nothing changed, unless the variant says otherwise.
+/// A block can't be freed. Nothing changed, unless the variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockError {
     /// The frame is no multiple of the block's size.
@@ -179,14 +179,6 @@ pub enum BlockError {
         /// Its order.
         order: Order,
     },
-    /// To be allocated, but some of it is allocated, reserved, isolated or held by a call in
-    /// flight.
-    InUse {
-        /// First frame of the block.
-        frame: Frame,
-        /// Its order.
-        order: Order,
-    },
     /// This CPU's cache can't be used, through a [`PerCpu`](super::PerCpu).
     Cpu(CpuError),
 }
@@ -213,10 +205,6 @@ impl fmt::Display for BlockError {
             Self::FreedTwice { frame, order } => write!(
                 f,
                 "{frame} with {order} was freed twice: found free when a cache was flushed, or a worker gave it back"
-            ),
-            Self::InUse { frame, order } => write!(
-                f,
-                "{frame} with {order} can't be allocated: some of it is in use or isolated"
             ),
             Self::Cpu(error) => error.fmt(f),
         }

@@ -372,6 +372,10 @@ impl Frames<'_> {
 
     /// Takes all frames of `range`, or none of them.
     pub(crate) fn take_range(&self, range: FrameRange) -> Result<(), RangeError> {
+        // A block by one step; what keeps it from that, the checks below say.
+        if self.nodes.take_block(range) {
+            return Ok(());
+        }
         let mut taken = range::allocate(&self.nodes.segments, range);
         if matches!(taken, Err(RangeError::InUse { .. })) && !self.slots.is_empty() {
             // Also if no CPU caches anything: it may have come back since the first look.

@@ -1,91 +1,22 @@
-//! Which zone memory comes to: [`Frames::add_to`], [`Frames::online_to`], [`OnlinePolicy`].
+//! Which zone memory is added to: [`Frames::zone_by_policy`], [`Frames::online_to`], [`OnlinePolicy`].
 //!
 //! *Decided when memory comes, not at boot.* A window has tables for the zones of every node whose
 //! memory may come there ([`windows`](super::zone::windows)), so neighbours may be of different nodes
 //! and zones, down to huge frames.
 
-use core::fmt;
-
-use super::add::AddError;
 use super::find::Frames;
+use super::hotplug_error::{HotplugError, Refusal};
 #[cfg(feature = "hotplug")]
-use super::offline::{OfflineError, is_whole};
+use super::offline::is_whole;
 #[cfg(feature = "hotplug")]
 use super::range;
+#[cfg(feature = "hotplug")]
 use super::word::Content;
 use super::zone::segment::ZoneSegment;
 #[cfg(feature = "hotplug")]
 use crate::addr::FrameRange;
 use crate::addr::{Frame, PhysRange};
 use crate::node::{NodeId, NodeZone, ZoneKind};
-
-/// Memory can't come to a zone, or can't move there. Nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ZoneError {
-    /// There is no such node.
-    NoSuchNode {
-        /// The node.
-        node: NodeId,
-        /// How many there are, numbered from 0.
-        nodes: usize,
-    },
-    /// Memory of this node and zone can't be there: [`Frames::zones_at`] says which can.
-    NotHere {
-        /// The range.
-        range: PhysRange,
-        /// Its first frame that can't.
-        frame: Frame,
-        /// What was wanted.
-        wanted: NodeZone,
-        /// What memory there is by itself.
-        usual: NodeZone,
-    },
-    /// The memory can't be added.
-    Add(AddError),
-    /// The memory can't come online, or wait offline.
-    #[cfg(feature = "hotplug")]
-    Offline(OfflineError),
-}
-
-impl fmt::Display for ZoneError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSuchNode { node, nodes } => {
-                write!(
-                    f,
-                    "{node} does not exist: there are {nodes} nodes, from 0 on"
-                )
-            }
-            Self::NotHere {
-                range,
-                frame,
-                wanted,
-                usual,
-            } => write!(
-                f,
-                "{range} can't be of {wanted}: there are no tables for that at {frame}, which is of {usual} by itself"
-            ),
-            Self::Add(error) => error.fmt(f),
-            #[cfg(feature = "hotplug")]
-            Self::Offline(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for ZoneError {}
-
-impl From<AddError> for ZoneError {
-    fn from(error: AddError) -> Self {
-        Self::Add(error)
-    }
-}
-
-#[cfg(feature = "hotplug")]
-impl From<OfflineError> for ZoneError {
-    fn from(error: OfflineError) -> Self {
-        Self::Offline(error)
-    }
-}
 
 /// What becomes of memory that comes, as Linux's `memhp_default_state=` says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,82 +59,32 @@ impl OnlinePolicy {
 }
 
 impl<'m> Frames<'m> {
-    /// Memory that came, of this node and zone: all of `range` is free there from now on. As
-    /// [`Frames::add_with`], which takes the window's own node and zone.
+    /// The node and zone of memory of `node` that comes with this policy, before it does: for what has
+    /// to know first, such as its descriptors, and for [`NewMemory::of`](super::NewMemory::of).
     ///
     /// ```
     /// # use firstlight_frames::addr::PhysRange;
-    /// # use firstlight_frames::frames::{Content, Frames, ZoneError};
-    /// # use firstlight_frames::node::{NodeId, NodeZone, ZoneKind};
-    /// /// A DIMM of node 0 that is to go again some time.
-    /// fn plugged(frames: &Frames<'_>, dimm: PhysRange) -> Result<(), ZoneError> {
-    ///     let of = NodeZone { node: NodeId(0), zone: ZoneKind::Movable };
-    ///     frames.add_to(dimm, of, Content::Unknown)
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// [`ZoneError::NoSuchNode`]; [`ZoneError::NotHere`]; [`ZoneError::Add`], as
-    /// [`Frames::add`].
-    pub fn add_to(
-        &self,
-        range: PhysRange,
-        of: NodeZone,
-        content: Content,
-    ) -> Result<(), ZoneError> {
-        self.must_fit(range, of)?;
-        let frames = self.unpin(range, Some(of), ZoneSegment::is_memory_from_start)?;
-        let freed = self.free_new(frames, Some(of), content);
-        freed.map_err(|frame| AddError::FreedMeanwhile { range, frame }.into())
-    }
-
-    /// Memory of `node` that came, and is used as the policy says; the node and zone it is of, or will
-    /// be of when it comes online.
-    ///
-    /// ```
-    /// # use firstlight_frames::addr::PhysRange;
-    /// # use firstlight_frames::frames::{Content, Frames, OnlinePolicy, ZoneError};
+    /// # use firstlight_frames::frames::{Frames, HotplugError, NewMemory, OnlinePolicy};
     /// # use firstlight_frames::node::NodeId;
-    /// /// A DIMM of `node`, with the policy of the command line.
+    /// /// A DIMM of `node`, free in the zone of the policy.
     /// fn plugged(
     ///     frames: &Frames<'_>, dimm: PhysRange, node: NodeId, policy: OnlinePolicy,
-    /// ) -> Result<(), ZoneError> {
-    ///     let of = frames.add_by_policy(dimm, node, policy, Content::Unknown)?;
-    ///     println!("{dimm} came: {of}");
-    ///     Ok(())
+    /// ) -> Result<(), HotplugError> {
+    ///     let of = frames.zone_by_policy(dimm, node, policy)?;
+    ///     println!("{dimm} is of {of}");
+    ///     frames.add(NewMemory::new(dimm).of(of))
     /// }
     /// ```
     ///
     /// # Errors
-    /// As [`Frames::zone_by_policy`], [`Frames::add_to`] and [`Frames::add_offline`].
-    #[cfg(feature = "hotplug")]
-    pub fn add_by_policy(
-        &self,
-        range: PhysRange,
-        node: NodeId,
-        policy: OnlinePolicy,
-        content: Content,
-    ) -> Result<NodeZone, ZoneError> {
-        let of = self.zone_by_policy(range, node, policy)?;
-        match policy {
-            OnlinePolicy::Offline => self.add_offline(range, of)?,
-            _ => self.add_to(range, of, content)?,
-        }
-        Ok(of)
-    }
-
-    /// The node and zone of memory of `node` that comes with this policy, before it does: for what has
-    /// to know first, such as its descriptors.
-    ///
-    /// # Errors
-    /// [`ZoneError::NoSuchNode`]; [`ZoneError::NotHere`]; [`AddError::OutsideSpan`] where no memory
-    /// may come, [`AddError::NoTables`] where it is announced without tables.
+    /// [`Refusal::NoSuchNode`]; [`Refusal::NotHere`]; [`Refusal::OutsideSpan`] where no memory
+    /// may be added, [`Refusal::NoTables`] where it is announced without tables.
     pub fn zone_by_policy(
         &self,
         range: PhysRange,
         node: NodeId,
         policy: OnlinePolicy,
-    ) -> Result<NodeZone, ZoneError> {
+    ) -> Result<NodeZone, HotplugError> {
         let frame = range.inner_frames().start();
         let mut zones = self.zones_at(frame).filter(|of| of.node == node);
         let of = match policy {
@@ -224,20 +105,8 @@ impl<'m> Frames<'m> {
         Ok(of)
     }
 
-    /// The nodes and zones that memory at `frame` may be of; first what it is by itself. None where
-    /// no memory may be, and where firmware announces some but there are no tables for it:
-    /// [`Frames::zone_by_policy`] tells these apart.
-    ///
-    /// ```
-    /// # use firstlight_frames::addr::Frame;
-    /// # use firstlight_frames::frames::Frames;
-    /// # use firstlight_frames::node::ZoneKind;
-    /// /// Whether memory that comes to `frame` can be made to go again.
-    /// fn may_be_movable(frames: &Frames<'_>, frame: Frame) -> bool {
-    ///     frames.zones_at(frame).any(|of| of.zone == ZoneKind::Movable)
-    /// }
-    /// ```
-    pub fn zones_at(&self, frame: Frame) -> impl Iterator<Item = NodeZone> {
+    /// The nodes and zones that memory at `frame` may be of; first what it is by itself.
+    fn zones_at(&self, frame: Frame) -> impl Iterator<Item = NodeZone> {
         let homes = self.nodes.segments.homes_at(frame);
         homes.map(ZoneSegment::node_zone)
     }
@@ -264,21 +133,20 @@ impl<'m> Frames<'m> {
     }
 
     /// All of `range` may be of this node and zone.
-    fn must_fit(&self, range: PhysRange, of: NodeZone) -> Result<(), ZoneError> {
+    pub(super) fn must_fit(&self, range: PhysRange, of: NodeZone) -> Result<(), HotplugError> {
         let segments = &self.nodes.segments;
         let (node, nodes) = (of.node, segments.nodes());
         if usize::from(node.0) >= nodes {
-            return Err(ZoneError::NoSuchNode { node, nodes });
+            return Err(HotplugError::of(range, Refusal::NoSuchNode { node, nodes }));
         }
         let mut left = range.inner_frames();
         while segments.next_home(&mut left, Some(of)).is_some() {}
         match segments.homes_at(left.start()).next() {
-            Some(usual) if !left.is_empty() => Err(ZoneError::NotHere {
-                range,
-                frame: left.start(),
-                wanted: of,
-                usual: usual.node_zone(),
-            }),
+            Some(usual) if !left.is_empty() => {
+                let usual = usual.node_zone();
+                let why = Refusal::NotHere { wanted: of, usual };
+                Err(HotplugError::at(range, left.start(), why))
+            }
             // What lies in no segment is refused by the calls that follow.
             _ => Ok(()),
         }
@@ -287,35 +155,36 @@ impl<'m> Frames<'m> {
 
 #[cfg(feature = "hotplug")]
 impl<'m> Frames<'m> {
-    /// Memory that came, and waits offline to be of this node and zone, or of another zone of the
-    /// node ([`Frames::online_to`]). Costs a step a huge frame.
-    ///
-    /// # Errors
-    /// As [`Frames::add_to`]; [`ZoneError::Offline`] if it does not consist of huge frames, or another
-    /// call changes what is offline.
-    pub fn add_offline(&self, range: PhysRange, of: NodeZone) -> Result<(), ZoneError> {
+    /// Memory that waits offline.
+    pub(super) fn add_offline(
+        &self,
+        range: PhysRange,
+        of: Option<NodeZone>,
+    ) -> Result<(), HotplugError> {
         let (frames, one) = self.begin_any(range)?;
-        self.must_fit(range, of)?;
-        let next_home = |left: &mut FrameRange| self.nodes.segments.next_home(left, Some(of));
+        if let Some(of) = of {
+            self.must_fit(range, of)?;
+        }
+        let next_home = |left: &mut FrameRange| self.nodes.segments.next_home(left, of);
         let mut left = frames;
         while let Some((segment, part)) = next_home(&mut left) {
             if segment.is_memory_from_start() {
                 let frame = part.start();
-                return Err(AddError::Present { range, frame }.into());
+                return Err(HotplugError::at(range, frame, Refusal::Present));
             }
             if !is_whole(part) {
                 // A huge frame that crosses the end of a window could never come online.
-                return Err(OfflineError::Misaligned { range }.into());
+                return Err(HotplugError::of(range, Refusal::Misaligned));
             }
         }
         if !left.is_empty() {
-            return Err(self.no_tables(range, left.start()).into());
+            return Err(self.no_tables(range, left.start()));
         }
         // From here on no other call adds it.
         let held = one.hold(frames);
-        held.map_err(|frame| AddError::Present { range, frame })?;
+        held.map_err(|frame| HotplugError::at(range, frame, Refusal::Present))?;
         if let Some(frame) = self.first_offline(frames) {
-            return Err(AddError::Present { range, frame }.into());
+            return Err(HotplugError::at(range, frame, Refusal::Present));
         }
         let mut left = frames;
         while let Some((segment, part)) = next_home(&mut left) {
@@ -330,17 +199,17 @@ impl<'m> Frames<'m> {
     ///
     /// ```
     /// # use firstlight_frames::addr::PhysRange;
-    /// # use firstlight_frames::frames::{Frames, ZoneError};
+    /// # use firstlight_frames::frames::{Frames, HotplugError};
     /// # use firstlight_frames::node::ZoneKind;
     /// /// What a kernel's tool asks for: `echo online_movable > .../state`.
-    /// fn online_movable(frames: &Frames<'_>, block: PhysRange) -> Result<(), ZoneError> {
+    /// fn online_movable(frames: &Frames<'_>, block: PhysRange) -> Result<(), HotplugError> {
     ///     frames.online_to(block, ZoneKind::Movable)
     /// }
     /// ```
     ///
     /// # Errors
-    /// [`ZoneError::NotHere`]; [`ZoneError::Offline`], as [`Frames::online`].
-    pub fn online_to(&self, range: PhysRange, zone: ZoneKind) -> Result<(), ZoneError> {
+    /// [`Refusal::NotHere`]; as [`Frames::online`].
+    pub fn online_to(&self, range: PhysRange, zone: ZoneKind) -> Result<(), HotplugError> {
         let (frames, one) = self.begin(range)?;
         self.must_be_offline(range, frames)?;
         let segments = &self.nodes.segments;
@@ -358,12 +227,9 @@ impl<'m> Frames<'m> {
         while next_move(&mut left).is_some() {}
         if let Some((from, part)) = segments.next_part(&mut left) {
             let usual = from.node_zone();
-            return Err(ZoneError::NotHere {
-                range,
-                frame: part.start(),
-                wanted: NodeZone { zone, ..usual },
-                usual,
-            });
+            let wanted = NodeZone { zone, ..usual };
+            let why = Refusal::NotHere { wanted, usual };
+            return Err(HotplugError::at(range, part.start(), why));
         }
         let next_home = |left: &mut FrameRange| next_move(left).map(|(_, to, part)| (to, part));
         let unpinned = self.nodes.unpin(frames, || Ok(()), &next_home);

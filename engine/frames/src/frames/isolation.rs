@@ -4,70 +4,16 @@
 //! one block of gigantic size, is isolated; frames in use there are moved away or waited for;
 //! then the whole range is taken.
 
-use core::fmt;
 use core::ops::Range;
 
-use crate::addr::{Frame, FrameRange};
+use crate::addr::{Frame, FrameRange, PAGE_SHIFT, PHYS_END, PhysRange};
+use crate::frames::cpu::drain::DrainRequest;
 use crate::frames::find::Frames;
+use crate::frames::hotplug_error::{Holder, HotplugError, Refusal};
 use crate::frames::segment::isolate::AlreadyIsolated;
 use crate::frames::segment::{HugeIndex, Segment};
-use crate::frames::word::geometry::{HUGE_FRAMES, blocks};
+use crate::frames::word::geometry::blocks;
 use crate::frames::zone::segment::ZoneSegment;
-
-/// A range can't be isolated, or can't be taken: nothing of it is allocated by the call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IsolateError {
-    /// The range does not begin or end where a huge frame does, nor where memory does.
-    Misaligned {
-        /// The range of the call.
-        range: FrameRange,
-    },
-    /// There is no memory in it.
-    NoMemory {
-        /// The range of the call.
-        range: FrameRange,
-    },
-    /// Some of it is no memory now, and may be later: nothing was added there, or it is offline.
-    Absent {
-        /// The first frame that is not.
-        frame: Frame,
-    },
-    /// Some of it is isolated already, or is so for a moment by another call, which is then refused itself.
-    Isolated {
-        /// First frame of the first huge frame that is.
-        frame: Frame,
-    },
-    /// Some of it is still allocated or reserved.
-    InUse {
-        /// The first frame that is.
-        frame: Frame,
-    },
-}
-
-impl fmt::Display for IsolateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Misaligned { range } => write!(
-                f,
-                "{range} can't be isolated: expected a begin and an end at multiples of {HUGE_FRAMES:#x} frames, or where memory ends"
-            ),
-            Self::NoMemory { range } => write!(f, "{range} can't be isolated: no memory there"),
-            Self::Absent { frame } => write!(
-                f,
-                "{frame} is no memory now, and may be later: isolate what is memory"
-            ),
-            Self::Isolated { frame } => {
-                write!(f, "{frame} is isolated already: end that isolation first")
-            }
-            Self::InUse { frame } => write!(
-                f,
-                "{frame} is still allocated or reserved: move it away or free it, then try again"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for IsolateError {}
 
 /// A range of which nothing can be allocated. Dropping it makes its free frames available again.
 ///
@@ -76,20 +22,16 @@ impl core::error::Error for IsolateError {}
 ///
 /// ```
 /// # use firstlight_frames::addr::FrameRange;
-/// # use firstlight_frames::frames::{Frames, IsolateError};
+/// # use firstlight_frames::frames::{Frames, HotplugError};
 /// /// Takes a range out of use, calling `move_away` for what is still in use there.
 /// fn evacuate(
 ///     frames: &Frames<'_>,
 ///     range: FrameRange,
 ///     mut move_away: impl FnMut(firstlight_frames::addr::Frame) -> bool,
-/// ) -> Result<FrameRange, IsolateError> {
+/// ) -> Result<FrameRange, HotplugError> {
 ///     let isolation = frames.isolate(range)?;
-///     while let Some(frame) = isolation.first_in_use() {
-///         if !move_away(frame) {
-///             return Err(IsolateError::InUse { frame }); // all is as before
-///         }
-///     }
-///     isolation.take()
+///     while isolation.first_in_use().is_some_and(&mut move_away) {}
+///     isolation.take() // or all is as before
 /// }
 /// ```
 #[derive(Debug)]
@@ -158,7 +100,7 @@ fn isolate_part(
     shared: &Frames<'_>,
     segment: &ZoneSegment<'_>,
     part: FrameRange,
-) -> Result<(), IsolateError> {
+) -> Result<(), (Frame, Refusal)> {
     let Some(online) = segment.online() else {
         return Ok(()); // It was online before.
     };
@@ -169,12 +111,10 @@ fn isolate_part(
     });
     let isolated = huges.start..failed.unwrap_or(huges.end);
     let refused = match failed {
-        Some(huge) => Some(IsolateError::Isolated {
-            frame: inside(online, huge).start(),
-        }),
+        Some(huge) => Some((inside(online, huge).start(), Refusal::Isolated)),
         // From here on it does not go. If it went before, this sees it: the list changes before the word.
         // Of memory of the start: its frames count as offline before the word.
-        None => first_absent(shared, segment, part).map(|frame| IsolateError::Absent { frame }),
+        None => first_absent(shared, segment, part).map(|frame| (frame, Refusal::NotMemory)),
     };
     refused.map_or(Ok(()), |why| {
         isolated.for_each(|huge| online.end_isolation(huge));
@@ -182,23 +122,44 @@ fn isolate_part(
     })
 }
 
+/// The addresses of `range`, as far as frames have some; of none, an empty range. Those without are no
+/// memory, and refused as such.
+pub(super) fn addrs(range: FrameRange) -> PhysRange {
+    let all = FrameRange::new(0, PHYS_END >> PAGE_SHIFT).unwrap_or_default();
+    range.intersect(all).checked_addrs().unwrap_or_default()
+}
+
+impl Frames<'_> {
+    /// `frames` frames of `range` are in use, from `frame` on.
+    pub(super) fn in_use(&self, range: PhysRange, frame: Frame, frames: u64) -> HotplugError {
+        let why = Refusal::InUse {
+            frames: frames.max(1),
+            holder: Holder::Allocation,
+            held_by_cpus: DrainRequest::new(&self.slots).pending_frames(),
+            in_work: self.in_work(),
+        };
+        HotplugError::at(range, frame, why)
+    }
+}
+
 impl<'f, 'm> Isolation<'f, 'm> {
     /// Isolates the memory in `range`, as [`Frames::isolate`](crate::frames::Frames::isolate).
-    pub(crate) fn new(shared: &'f Frames<'m>, range: FrameRange) -> Result<Self, IsolateError> {
+    pub(crate) fn new(shared: &'f Frames<'m>, range: FrameRange) -> Result<Self, HotplugError> {
+        let refused = |frame, why| HotplugError::at(addrs(range), frame, why);
         let mut any = false;
         for (segment, part) in shared.nodes.segments.whole_parts(range) {
             any = true;
             if let Some(frame) = first_absent(shared, segment, part) {
-                return Err(IsolateError::Absent { frame });
+                return Err(refused(frame, Refusal::NotMemory));
             }
         }
         if !any {
-            return Err(IsolateError::NoMemory { range });
+            return Err(refused(range.start(), Refusal::NotMemory));
         }
         let covers = |segment: &Segment<'_>, huge| range.covers(inside(segment, huge));
         for (segment, huges) in huges_in(shared, range) {
             if !(covers(segment, huges.start) && covers(segment, huges.end - 1)) {
-                return Err(IsolateError::Misaligned { range });
+                return Err(refused(range.start(), Refusal::Misaligned));
             }
         }
         let mut done = Self {
@@ -207,7 +168,7 @@ impl<'f, 'm> Isolation<'f, 'm> {
         };
         for (segment, part) in shared.nodes.segments.whole_parts(range) {
             // `done` ends the isolation of the parts before.
-            isolate_part(shared, segment, part)?;
+            isolate_part(shared, segment, part).map_err(|(frame, why)| refused(frame, why))?;
             let isolated = FrameRange::new(range.start().get(), part.end().get());
             done.range = isolated.unwrap_or_default();
         }
@@ -247,14 +208,14 @@ impl<'f, 'm> Isolation<'f, 'm> {
     /// [`Frames::allocate_range`](crate::frames::Frames::allocate_range) would have.
     ///
     /// # Errors
-    /// [`IsolateError::InUse`]; the isolation has ended then, and what is free can be
+    /// [`Refusal::InUse`]; the isolation has ended then, and what is free can be
     /// allocated again. Check [`Isolation::first_in_use`] before.
-    pub fn take(mut self) -> Result<FrameRange, IsolateError> {
+    pub fn take(mut self) -> Result<FrameRange, HotplugError> {
+        let in_use = |frame, frames| self.shared.in_use(addrs(self.range), frame, frames);
         if let Some(frame) = self.first_in_use() {
-            return Err(IsolateError::InUse { frame });
+            return Err(in_use(frame, self.frames_in_use()));
         }
-        self.take_all()
-            .map_err(|frame| IsolateError::InUse { frame })?;
+        self.take_all().map_err(|frame| in_use(frame, 1))?;
         let nodes = &self.shared.nodes;
         for (segment, part) in nodes.segments.parts(self.range) {
             if let Some(online) = segment.online() {

@@ -10,10 +10,11 @@
 //! | `allocator`, `bulk`, `isolation`, `owned` | what a kernel calls |
 //! | `borrow` | what a worker calls that zeroes free memory, or reports it to the host |
 //! | `build`, `over` | from a [`Layout`](crate::layout::Layout) to [`Frames`]; from a span whose memory comes range by range |
-//! | `add`, `hotplug` | memory that comes; its zone is decided then |
+//! | `add`, `hotplug` | memory that is added; its zone is decided then |
+//! | `hotplug_error` | why a range is not added, isolated, taken offline or removed |
 //! | `offline` | memory that goes: offline, online again, removed |
 //! | `present` | what is memory now, for those that show it |
-//! | `show` | what is free as text |
+//! | `show`, `zones` | what is free as text; what each zone has |
 //! | `hooks` | what a kernel adds |
 //! | `find` | [`Frames`], and what a request does until it finds memory or gives up |
 //! | `cpu/` | a CPU's cache in front of the shared levels |
@@ -111,6 +112,7 @@ mod error;
 mod find;
 mod hooks;
 mod hotplug;
+mod hotplug_error;
 mod isolation;
 mod metadata;
 #[cfg(feature = "hotplug")]
@@ -125,11 +127,12 @@ mod segment;
 mod show;
 mod word;
 mod zone;
+mod zones;
 
 #[cfg(test)]
 mod tests;
 
-pub use add::AddError;
+pub use add::NewMemory;
 #[cfg(feature = "content")]
 pub use borrow::{Borrowed, Cursor};
 pub use cpu::Cpu;
@@ -144,21 +147,20 @@ pub use cpu::slots::CpusProvided;
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use find::Frames;
 pub use hooks::{Crossing, Exhausted, Hooks, WaterMark};
-pub use hotplug::{OnlinePolicy, ZoneError};
-pub use isolation::{IsolateError, Isolation};
+pub use hotplug::OnlinePolicy;
+pub use hotplug_error::{Holder, HotplugError, Refusal};
+pub use isolation::Isolation;
 pub use metadata::Metadata;
-#[cfg(feature = "hotplug")]
-pub use offline::{Holder, OfflineError};
 pub use owned::{Deallocate, Owned};
 pub use present::Present;
 pub use request::Request;
 pub use segment::occupancy::Occupancy;
 pub use segment::statistics::{ContentStatistics, FreeBlocks, Statistics};
 pub use segment::validate::Violation;
-pub use show::BuddyInfo;
 pub use word::content::Content;
 pub use word::mobility::Mobility;
 pub use zone::marks::{WaterMarks, ZoneMarks};
 pub use zone::span::ZoneSpan;
 #[cfg(feature = "content")]
 pub use zone::zeroed::ZeroedFrames;
+pub use zones::ZoneView;

@@ -5,10 +5,9 @@
 //! words of its huge frames say that it is offline, until it comes online, or is removed: then it
 //! is absent, as before it was added.
 
-use core::fmt;
-
 use super::find::Frames;
-use super::isolation::{IsolateError, Isolation};
+use super::hotplug_error::{Holder, HotplugError, Refusal};
+use super::isolation::{Isolation, addrs};
 use super::range;
 use super::segment::Segment;
 use super::segment::pinned::Unpin;
@@ -16,168 +15,8 @@ use super::segment::pinned::hotplug::Hotplug;
 use super::word::Content;
 use super::word::geometry::HUGE_FRAMES;
 use super::zone::segment::ZoneSegment;
-use crate::addr::{Frame, FrameRange, PAGE_SHIFT, PHYS_END, PhysRange};
+use crate::addr::{Frame, FrameRange, PhysRange};
 use crate::sync::Ordering;
-
-/// What holds a frame that keeps its range from going offline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// It is reserved for ever: tables, descriptors, the kernel's image.
-    Reserved {
-        /// For what: the owner that early memory was given; `None` if its log had no space.
-        owner: Option<&'static str>,
-    },
-    /// It is allocated; or cached by a CPU that has not drained its cache; or a worker has it.
-    Allocation,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reserved { owner: Some(owner) } => write!(f, "reserved for ever, for {owner}"),
-            Self::Reserved { owner: None } => f.write_str("reserved for ever"),
-            Self::Allocation => f.write_str("allocated"),
-        }
-    }
-}
-
-/// A range can't go offline, come online, or be removed. Nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfflineError {
-    /// It does not begin and end where huge frames do, or is empty.
-    Misaligned {
-        /// The range.
-        range: PhysRange,
-    },
-    /// Not all of it is memory.
-    OutsideMemory {
-        /// The range.
-        range: PhysRange,
-        /// Its first frame that is not.
-        frame: Frame,
-    },
-    /// Another call takes memory offline, brings it online or removes it.
-    Busy {
-        /// The range.
-        range: PhysRange,
-    },
-    /// Some of it is isolated by the kernel.
-    Isolated {
-        /// The range.
-        range: PhysRange,
-        /// The first frame that is.
-        frame: Frame,
-    },
-    /// Some of it is in use.
-    InUse {
-        /// The range.
-        range: PhysRange,
-        /// The first frame that is.
-        frame: Frame,
-        /// How many are.
-        frames: u64,
-        /// What holds the first.
-        holder: Holder,
-        /// Frames that CPUs cache which have not drained, in the range or elsewhere.
-        held_by_cpus: u64,
-        /// Frames that workers have and give back soon, in the range or elsewhere.
-        in_work: u64,
-    },
-    /// Some of it is offline already.
-    Offline {
-        /// The range.
-        range: PhysRange,
-        /// The first frame that is.
-        frame: Frame,
-    },
-    /// Some of it is not offline.
-    NotOffline {
-        /// The range.
-        range: PhysRange,
-        /// The first frame that is not.
-        frame: Frame,
-    },
-    /// Some of it was memory from the start: it can be offline, and stays.
-    FromStart {
-        /// The range.
-        range: PhysRange,
-        /// The first frame that was.
-        frame: Frame,
-    },
-    /// The list of what can't be freed is full: it needs space for `capacity + 1` ranges.
-    ListFull {
-        /// The range.
-        range: PhysRange,
-        /// Ranges it has space for, one fewer than it needs.
-        capacity: usize,
-    },
-}
-
-impl fmt::Display for OfflineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Misaligned { range } => write!(
-                f,
-                "{range} can't go: expected one huge frame or more, and multiples of {HUGE_FRAMES:#x} frames"
-            ),
-            Self::OutsideMemory { range, frame } => {
-                write!(f, "{range} can't go: {frame} is not memory")
-            }
-            Self::Busy { range } => write!(
-                f,
-                "{range} is left as it is: another call changes what is offline; try again"
-            ),
-            Self::Isolated { range, frame } => {
-                write!(f, "{range} can't go: {frame} is isolated; end that first")
-            }
-            Self::InUse {
-                range,
-                frame,
-                frames,
-                holder,
-                held_by_cpus,
-                in_work,
-            } => {
-                match frames {
-                    1 => write!(
-                        f,
-                        "{range} can't go offline: 1 frame is in use, {frame}, {holder}"
-                    )?,
-                    _ => write!(
-                        f,
-                        "{range} can't go offline: {frames} frames are in use, the first is {frame}, {holder}"
-                    )?,
-                }
-                if *held_by_cpus > 0 {
-                    let s = if *held_by_cpus == 1 { "" } else { "s" };
-                    write!(f, "; CPUs still cache {held_by_cpus} frame{s}")?;
-                }
-                if *in_work > 0 {
-                    write!(f, "; workers have {in_work} frames and give them back soon")?;
-                }
-                let them = if *frames == 1 { "it" } else { "them" };
-                write!(f, ": move or free {them}, then try again")
-            }
-            Self::Offline { range, frame } => {
-                write!(f, "{range} can't go offline: {frame} is offline already")
-            }
-            Self::NotOffline { range, frame } => {
-                write!(f, "{range}: {frame} is not offline; take it offline first")
-            }
-            Self::FromStart { range, frame } => write!(
-                f,
-                "{range} can't be removed: {frame} was memory from the start"
-            ),
-            Self::ListFull { range, capacity } => write!(
-                f,
-                "{range} can't go offline: the list of absent ranges has space for {capacity}, and needs {}",
-                capacity + 1
-            ),
-        }
-    }
-}
-
-impl core::error::Error for OfflineError {}
 
 impl<'m> Frames<'m> {
     /// Takes all of `range` out of use: isolates it, has CPUs drain their caches, and takes it.
@@ -188,29 +27,20 @@ impl<'m> Frames<'m> {
     ///
     /// ```
     /// # use firstlight_frames::addr::PhysRange;
-    /// # use firstlight_frames::frames::{Frames, OfflineError};
+    /// # use firstlight_frames::frames::{Frames, HotplugError};
     /// /// A DIMM that is to be unplugged.
-    /// fn unplug(frames: &Frames<'_>, dimm: PhysRange) -> Result<(), OfflineError> {
+    /// fn unplug(frames: &Frames<'_>, dimm: PhysRange) -> Result<(), HotplugError> {
     ///     frames.offline(dimm)?; // all is as before if some of it is in use
     ///     frames.remove(dimm)    // and from now on it may come again
     /// }
     /// ```
     ///
     /// # Errors
-    /// [`OfflineError`]; nothing changed then.
-    pub fn offline(&self, range: PhysRange) -> Result<(), OfflineError> {
+    /// [`HotplugError`]; nothing changed then.
+    pub fn offline(&self, range: PhysRange) -> Result<(), HotplugError> {
         let (frames, one) = self.begin(range)?;
         self.must_be_online(range, frames)?;
-        let isolation = self.isolate(frames).map_err(|error| match error {
-            IsolateError::Isolated { frame } => OfflineError::Isolated { range, frame },
-            IsolateError::InUse { frame } => self.in_use(range, frame, 1),
-            IsolateError::Misaligned { .. } => OfflineError::Misaligned { range },
-            IsolateError::Absent { frame } => OfflineError::OutsideMemory { range, frame },
-            IsolateError::NoMemory { .. } => {
-                let frame = frames.start();
-                OfflineError::OutsideMemory { range, frame }
-            }
-        })?;
+        let isolation = self.isolate(frames)?;
         self.take_offline(range, isolation, &one)
     }
 
@@ -220,7 +50,7 @@ impl<'m> Frames<'m> {
         range: PhysRange,
         isolation: Isolation<'_, 'm>,
         one: &Hotplug<'_, 'm>,
-    ) -> Result<(), OfflineError> {
+    ) -> Result<(), HotplugError> {
         let frames = isolation.range();
         if let Some(frame) = isolation.first_in_use() {
             return Err(self.in_use(range, frame, isolation.frames_in_use()));
@@ -235,7 +65,7 @@ impl<'m> Frames<'m> {
             self.take_parts(range, frames, &mut done)
         } else {
             let capacity = self.nodes.pinned.capacity();
-            Err(OfflineError::ListFull { range, capacity })
+            Err(HotplugError::of(range, Refusal::ListFull { capacity }))
         };
         if taken.is_err() {
             for (segment, part) in self.nodes.segments.parts(done) {
@@ -268,13 +98,13 @@ impl<'m> Frames<'m> {
         range: PhysRange,
         frames: FrameRange,
         done: &mut FrameRange,
-    ) -> Result<(), OfflineError> {
+    ) -> Result<(), HotplugError> {
         let mut left = frames;
         while let Some((segment, part)) = self.nodes.segments.next_part(&mut left) {
             let (of_window, list) = (segment.is_of_window(), segment.pinned());
             if of_window && !list.pin_undoable(part) {
                 let capacity = list.capacity();
-                return Err(OfflineError::ListFull { range, capacity });
+                return Err(HotplugError::of(range, Refusal::ListFull { capacity }));
             }
             // Only now: a free that read the list before it changed fails at the word.
             let went = segment.online().map(|online| {
@@ -301,13 +131,13 @@ impl<'m> Frames<'m> {
         self.drain_at_next_call();
     }
 
-    pub(super) fn not_unpinned(&self, range: PhysRange, why: Unpin) -> OfflineError {
+    pub(super) fn not_unpinned(&self, range: PhysRange, why: Unpin) -> HotplugError {
         match why {
             // What is offline is whole huge frames.
             Unpin::NotPinned(frame) | Unpin::OtherZone(frame) => {
-                OfflineError::NotOffline { range, frame }
+                HotplugError::at(range, frame, Refusal::NotOffline)
             }
-            Unpin::Full(capacity) => OfflineError::ListFull { range, capacity },
+            Unpin::Full(capacity) => HotplugError::of(range, Refusal::ListFull { capacity }),
         }
     }
 
@@ -315,8 +145,8 @@ impl<'m> Frames<'m> {
     /// was in.
     ///
     /// # Errors
-    /// [`OfflineError`]; nothing changed then.
-    pub fn online(&self, range: PhysRange) -> Result<(), OfflineError> {
+    /// [`HotplugError`]; nothing changed then.
+    pub fn online(&self, range: PhysRange) -> Result<(), HotplugError> {
         let (frames, one) = self.begin(range)?;
         self.must_be_offline(range, frames)?;
         let unpinned = self.unpin_offline(frames);
@@ -344,8 +174,8 @@ impl<'m> Frames<'m> {
     /// Removes `range`, all of which is offline: it is absent, and may be added again.
     ///
     /// # Errors
-    /// [`OfflineError`]; nothing changed then.
-    pub fn remove(&self, range: PhysRange) -> Result<(), OfflineError> {
+    /// [`HotplugError`]; nothing changed then.
+    pub fn remove(&self, range: PhysRange) -> Result<(), HotplugError> {
         let (frames, one) = self.begin(range)?;
         self.must_be_offline(range, frames)?;
         self.must_be_added(range, frames)?;
@@ -358,17 +188,17 @@ impl<'m> Frames<'m> {
     }
 
     /// Nothing of `frames` was memory from the start.
-    fn must_be_added(&self, range: PhysRange, frames: FrameRange) -> Result<(), OfflineError> {
+    fn must_be_added(&self, range: PhysRange, frames: FrameRange) -> Result<(), HotplugError> {
         let mut parts = self.nodes.segments.parts(frames);
         let from_start = parts.find(|(segment, _)| segment.is_memory_from_start());
         from_start.map_or(Ok(()), |(_, part)| {
             let frame = part.start();
-            Err(OfflineError::FromStart { range, frame })
+            Err(HotplugError::at(range, frame, Refusal::FromStart))
         })
     }
 
     /// Whether all of the huge frame of `frame` is offline.
-    pub fn is_offline(&self, frame: Frame) -> bool {
+    pub(super) fn is_offline(&self, frame: Frame) -> bool {
         let segment = self.nodes.segments.at(frame);
         let online = segment.and_then(ZoneSegment::online);
         online.is_some_and(|online| online.is_offline(online.huge_of(frame)))
@@ -386,22 +216,22 @@ impl<'m> Frames<'m> {
     pub(super) fn begin(
         &self,
         range: PhysRange,
-    ) -> Result<(FrameRange, Hotplug<'_, 'm>), OfflineError> {
+    ) -> Result<(FrameRange, Hotplug<'_, 'm>), HotplugError> {
         let frames = whole_huges(range)?;
         let mut left = frames;
         while let Some((segment, part)) = self.nodes.segments.next_part(&mut left) {
             if !is_whole(part.intersect(segment.frames())) {
                 // A huge frame that crosses the end of a zone or of memory.
-                return Err(OfflineError::Misaligned { range });
+                return Err(HotplugError::of(range, Refusal::Misaligned));
             }
             if !segment.is_present() {
                 let frame = part.start();
-                return Err(OfflineError::OutsideMemory { range, frame });
+                return Err(HotplugError::at(range, frame, Refusal::NotMemory));
             }
         }
         if !left.is_empty() {
             let frame = left.start();
-            return Err(OfflineError::OutsideMemory { range, frame });
+            return Err(HotplugError::at(range, frame, Refusal::NotMemory));
         }
         self.begin_any(range)
     }
@@ -410,59 +240,44 @@ impl<'m> Frames<'m> {
     pub(super) fn begin_any(
         &self,
         range: PhysRange,
-    ) -> Result<(FrameRange, Hotplug<'_, 'm>), OfflineError> {
+    ) -> Result<(FrameRange, Hotplug<'_, 'm>), HotplugError> {
         let frames = whole_huges(range)?;
         let one = self.nodes.pinned.begin_hotplug();
-        Ok((frames, one.ok_or(OfflineError::Busy { range })?))
+        Ok((frames, one.ok_or(HotplugError::of(range, Refusal::Busy))?))
     }
 
     /// Nothing of `frames` is offline, absent or reserved.
-    fn must_be_online(&self, range: PhysRange, frames: FrameRange) -> Result<(), OfflineError> {
+    fn must_be_online(&self, range: PhysRange, frames: FrameRange) -> Result<(), HotplugError> {
         let Some(frame) = self.nodes.pinned.first_in(frames) else {
             return Ok(());
         };
         let segment = self.nodes.segments.at(frame);
-        Err(if self.is_offline(frame) {
-            OfflineError::Offline { range, frame }
+        let why = if self.is_offline(frame) {
+            Refusal::Offline
         } else if segment.is_some_and(ZoneSegment::is_memory_from_start) {
-            let frames = self.nodes.pinned.frames_in(frames);
-            OfflineError::InUse {
-                range,
-                frame,
-                frames,
-                holder: Holder::Reserved {
-                    owner: self.layout().owner_of(frame),
-                },
+            let owner = self.layout().owner_of(frame);
+            Refusal::InUse {
+                frames: self.nodes.pinned.frames_in(frames),
+                holder: Holder::Reserved { owner },
                 held_by_cpus: 0,
                 in_work: 0,
             }
         } else {
-            OfflineError::OutsideMemory { range, frame }
-        })
+            Refusal::NotMemory
+        };
+        Err(HotplugError::at(range, frame, why))
     }
 
     pub(super) fn must_be_offline(
         &self,
         range: PhysRange,
         frames: FrameRange,
-    ) -> Result<(), OfflineError> {
+    ) -> Result<(), HotplugError> {
         let mut parts = self.online_parts(frames);
         let online = parts.find_map(|(segment, part)| segment.first_offline(part, false));
         online.map_or(Ok(()), |frame| {
-            Err(OfflineError::NotOffline { range, frame })
+            Err(HotplugError::at(range, frame, Refusal::NotOffline))
         })
-    }
-
-    fn in_use(&self, range: PhysRange, frame: Frame, frames: u64) -> OfflineError {
-        let held_by_cpus = super::cpu::drain::DrainRequest::new(&self.slots).pending_frames();
-        OfflineError::InUse {
-            range,
-            frame,
-            frames: frames.max(1),
-            holder: Holder::Allocation,
-            held_by_cpus,
-            in_work: self.in_work(),
-        }
     }
 
     /// The parts of `frames`, in segments with memory.
@@ -488,10 +303,10 @@ pub(super) fn is_whole(frames: FrameRange) -> bool {
 }
 
 /// The frames of `range`, which is whole huge frames.
-fn whole_huges(range: PhysRange) -> Result<FrameRange, OfflineError> {
+fn whole_huges(range: PhysRange) -> Result<FrameRange, HotplugError> {
     let frames = range.inner_frames();
     if frames.is_empty() || frames.checked_addrs() != Some(range) || !is_whole(frames) {
-        return Err(OfflineError::Misaligned { range });
+        return Err(HotplugError::of(range, Refusal::Misaligned));
     }
     Ok(frames)
 }
@@ -502,7 +317,7 @@ impl<'m> Isolation<'_, 'm> {
     ///
     /// ```
     /// # use firstlight_frames::addr::{Frame, FrameRange};
-    /// # use firstlight_frames::frames::{Frames, OfflineError};
+    /// # use firstlight_frames::frames::{Frames, HotplugError};
     /// # fn evacuate(
     /// #     frames: &Frames<'_>, range: FrameRange, mut move_away: impl FnMut(Frame) -> bool,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
@@ -514,11 +329,9 @@ impl<'m> Isolation<'_, 'm> {
     /// ```
     ///
     /// # Errors
-    /// [`OfflineError`]; the isolation has ended then, and what is free can be allocated again.
-    pub fn offline(self) -> Result<(), OfflineError> {
-        // Frames without an address are no memory, and refused as such.
-        let reach = FrameRange::new(0, PHYS_END >> PAGE_SHIFT).unwrap_or_default();
-        let (shared, range) = (self.shared(), self.range().intersect(reach).addrs());
+    /// [`HotplugError`]; the isolation has ended then, and what is free can be allocated again.
+    pub fn offline(self) -> Result<(), HotplugError> {
+        let (shared, range) = (self.shared(), addrs(self.range()));
         let (frames, one) = shared.begin(range)?;
         shared.must_be_online(range, frames)?;
         shared.take_offline(range, self, &one)

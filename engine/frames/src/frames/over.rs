@@ -90,7 +90,7 @@ impl<'m> Frames<'m> {
     /// ```
     /// use core::mem::MaybeUninit;
     /// use firstlight_frames::addr::{FrameRange, Order, PhysRange};
-    /// use firstlight_frames::frames::{AddError, Frames, Request};
+    /// use firstlight_frames::frames::{Frames, HotplugError, Refusal, Request};
     ///
     /// let span = FrameRange::new(0, 1 << 18).unwrap(); // the first GiB
     /// let bytes = Frames::bytes_for(span, 8).unwrap();
@@ -100,7 +100,7 @@ impl<'m> Frames<'m> {
     ///
     /// let range = PhysRange::with_size(256 << 20, 64 << 20).unwrap();
     /// frames.add(range)?;
-    /// assert!(matches!(frames.add(range), Err(AddError::Present { .. })));
+    /// assert!(matches!(frames.add(range), Err(HotplugError { why: Refusal::Present, .. })));
     /// let page = frames.allocate(Request::new(Order::PAGE))?;
     /// frames.free(page, Order::PAGE)?;
     ///

@@ -65,10 +65,10 @@ impl Deallocate for &Frames<'_> {
 ///
 /// ```
 /// use firstlight_frames::addr::Order;
-/// use firstlight_frames::frames::{AllocError, Frames, Request};
+/// use firstlight_frames::frames::{AllocError, Frames, Owned, Request};
 ///
 /// fn scratch(frames: &Frames<'_>) -> Result<(), AllocError> {
-///     let page = frames.allocate_owned(Request::new(Order::PAGE))?;
+///     let page = Owned::allocate(frames, Request::new(Order::PAGE))?;
 ///     let at = page.range().addrs(); // use it
 ///     # let _ = at;
 ///     Ok(()) // and it is freed
@@ -143,16 +143,13 @@ impl<G: Deallocate> fmt::Debug for Owned<G> {
     }
 }
 
-impl Frames<'_> {
-    /// Like [`Frames::allocate`], in a handle that frees the block when it is dropped.
+impl<'f, 'm> Owned<&'f Frames<'m>> {
+    /// Allocates a block, as [`Frames::allocate`], that is freed when the handle is dropped.
     ///
     /// # Errors
     /// As [`Frames::allocate`].
-    pub fn allocate_owned(&self, request: Request) -> Result<Owned<&Self>, AllocError> {
-        self.allocate(request).map(|frame| Owned {
-            frame,
-            order: request.order(),
-            to: self,
-        })
+    pub fn allocate(frames: &'f Frames<'m>, request: Request) -> Result<Self, AllocError> {
+        let frame = frames.allocate(request)?;
+        Ok(Self::from_raw(frame, request.order(), frames))
     }
 }

@@ -1,12 +1,10 @@
-//! What is free as text: [`Statistics`] in one line, as kernels print it at boot, and [`BuddyInfo`], the
-//! rows of Linux's `/proc/buddyinfo`. Nothing is allocated; numbers are in KiB, so that none is rounded.
+//! What is free as text: [`Statistics`] in one line, as kernels print it at boot. Nothing is allocated;
+//! numbers are in KiB, so that none is rounded.
 
 use core::fmt;
 
-use super::find::Frames;
 use super::segment::statistics::Statistics;
 use crate::addr::PAGE_BYTES;
-use crate::node::{NodeId, ZoneKind};
 
 /// One line without its end, for a kernel's log. Zeros, memory with the host and in work only where there
 /// is some.
@@ -61,50 +59,6 @@ impl fmt::Display for Statistics {
                 ", of the free {} KiB with the host",
                 kib(self.reported.frames)
             )?;
-        }
-        Ok(())
-    }
-}
-
-/// The free blocks of all zones, a row each, as Linux prints `/proc/buddyinfo`: see
-/// [`Frames::buddyinfo`].
-#[derive(Clone, Copy, Debug)]
-pub struct BuddyInfo<'f, 'm> {
-    frames: &'f Frames<'m>,
-}
-
-impl<'m> Frames<'m> {
-    /// What is free by order, to be printed: a row for each zone with memory, counted when it is printed.
-    /// Programs that read Linux's rows read these; they have 19 columns, for orders 0 to 18. Each row
-    /// is [`Frames::free_blocks`] of its zone, and costs as much.
-    ///
-    /// ```
-    /// # use firstlight_frames::frames::Frames;
-    /// /// Node 0, zone   Normal      2      0      1 ...
-    /// fn print_free_blocks(frames: &Frames<'_>) {
-    ///     print!("{}", frames.buddyinfo());
-    /// }
-    /// ```
-    pub fn buddyinfo(&self) -> BuddyInfo<'_, 'm> {
-        BuddyInfo { frames: self }
-    }
-}
-
-impl fmt::Display for BuddyInfo<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let segments = &self.frames.nodes.segments;
-        // Nodes are numbered by 16 bits.
-        for node in (0..=u16::MAX).map(NodeId).take(segments.nodes()) {
-            for zone in ZoneKind::ALL {
-                if segments.of_zone(node, zone).next().is_none() {
-                    continue;
-                }
-                write!(f, "Node {}, zone {zone:>8} ", node.0)?;
-                for count in self.frames.free_blocks(node, zone) {
-                    write!(f, "{count:>6} ")?;
-                }
-                writeln!(f)?;
-            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ mod steps;
 use std::cell::RefCell;
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AllocError, BlockError, Cpu, Frames, Request, Statistics};
+use firstlight::frames::{AllocError, BlockError, Cpu, Frames, RangeError, Request, Statistics};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, ReusedCache, range};
 use proptest::prelude::*;
@@ -304,10 +304,10 @@ impl Run {
                 let frame = Frame::new(frame & !(order.frames() - 1));
                 let mut all = frame.get()..frame.get() + order.frames();
                 let is_free = all.all(|frame| self.ground.is_free(frame));
-                match self.ground.frames.allocate_at(frame, order) {
+                match self.ground.frames.allocate_range(kit::block(frame, order)) {
                     Ok(()) => self.keep(frame, order, None),
-                    Err(BlockError::InUse { .. }) => assert!(!is_free),
-                    Err(error) => assert!(matches!(error, BlockError::OutsideMemory { .. })),
+                    Err(RangeError::InUse { .. }) => assert!(!is_free),
+                    Err(error) => assert!(matches!(error, RangeError::OutsideMemory { .. })),
                 }
             }
             Step::Wild(via, frame, order) => {

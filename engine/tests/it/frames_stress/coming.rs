@@ -4,11 +4,12 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use firstlight::addr::{Frame, FrameRange, PhysRange};
-use firstlight::frames::Content;
+use firstlight::frames::{NewMemory, OnlinePolicy};
 use firstlight::node::ZoneKind;
 
 use crate::frames_stress::worker::Worker;
 use crate::frames_stress::yard::Yard;
+use crate::kit;
 
 /// The owner of frames that are absent or offline.
 pub(crate) const AWAY: u32 = u32::MAX - 1;
@@ -116,7 +117,7 @@ impl Worker<'_> {
             return;
         };
         let (frames, dice) = (&yard.frames, self.random.below(4));
-        let zones: Vec<_> = frames.zones_at(piece.frames.start()).collect();
+        let zones: Vec<_> = kit::zones_at(frames, piece.frames.start());
         let changed = match piece.is {
             Is::Online if !piece.is_dimm => {
                 piece.frames = self.some_huges();
@@ -135,7 +136,13 @@ impl Worker<'_> {
             Is::Offline => piece.comes(yard, |bytes| frames.online(bytes)),
             Is::Absent if dice == 0 => {
                 let of = self.random.pick(&zones);
-                let added = frames.add_offline(piece.bytes(), of).is_ok();
+                let added = frames
+                    .add(
+                        NewMemory::new(piece.bytes())
+                            .of(of)
+                            .policy(OnlinePolicy::Offline),
+                    )
+                    .is_ok();
                 if added {
                     piece.is = Is::Offline;
                 }
@@ -143,7 +150,7 @@ impl Worker<'_> {
             }
             Is::Absent => {
                 let of = self.random.pick(&zones);
-                piece.comes(yard, |bytes| frames.add_to(bytes, of, Content::Unknown))
+                piece.comes(yard, |bytes| frames.add(NewMemory::new(bytes).of(of)))
             }
         };
         if changed {
@@ -194,7 +201,7 @@ impl Worker<'_> {
 
 /// Whether memory can come to `frame` in zone Movable, too.
 pub(crate) fn has_two_zones(yard: &Yard, frame: Frame) -> bool {
-    yard.frames
-        .zones_at(frame)
+    kit::zones_at(&yard.frames, frame)
+        .iter()
         .any(|of| of.zone == ZoneKind::Movable)
 }

@@ -9,7 +9,7 @@ use firstlight::node::{NodeId, ZoneKind};
 
 use crate::frames_stress::Round;
 use crate::frames_stress::yard::{Yard, is_marked_sparsely};
-use crate::kit::ReusedCache;
+use crate::kit::{self, ReusedCache};
 
 pub(crate) type Operation = (u32, &'static str, fn(&mut Worker<'_>));
 
@@ -191,7 +191,12 @@ impl<'y> Worker<'y> {
     fn allocate_at(&mut self) {
         let order = Order::new(self.random.pick(self.yard.orders)).unwrap();
         let start = Frame::new(self.some_frame() & !(order.frames() - 1));
-        if self.yard.frames.allocate_at(start, order).is_ok() {
+        if self
+            .yard
+            .frames
+            .allocate_range(kit::block(start, order))
+            .is_ok()
+        {
             self.keep(start, order);
         }
     }

@@ -11,11 +11,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
-use firstlight::addr::{Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory};
-use firstlight::frames::{BuildError, CpuCache, CpuSlot, Frames, Request};
+#[cfg(feature = "content")]
+use firstlight::frames::ZeroedFrames;
+use firstlight::frames::{
+    BuildError, CpuCache, CpuSlot, Frames, HotplugError, OnlinePolicy, Refusal, Request,
+};
 use firstlight::layout::{Layout, LayoutPolicy};
-use firstlight::node::NodeId;
+use firstlight::node::{NodeId, NodeZone};
 use firstlight::platform::Platform;
 use firstlight::start::{BootSizes, BootSlots};
 use firstlight::topology::{Topology, TopologyBuilder, Trust};
@@ -26,6 +30,45 @@ pub(crate) const TIB: u64 = 1 << 40;
 
 pub(crate) fn range(start: u64, end: u64) -> PhysRange {
     PhysRange::new(start, end).expect("a range that does not end before it starts")
+}
+
+/// The frames of a block.
+pub(crate) fn block(start: Frame, order: Order) -> FrameRange {
+    FrameRange::block(start, order).unwrap()
+}
+
+/// A refusal of a frame of `range`.
+pub(crate) fn refused_at(range: PhysRange, frame: Frame, why: Refusal) -> HotplugError {
+    HotplugError { range, frame, why }
+}
+
+/// A refusal of all of `range`.
+pub(crate) fn refused(range: PhysRange, why: Refusal) -> HotplugError {
+    refused_at(range, Frame::new(range.start().get() / 4096), why)
+}
+
+/// The nodes and zones that memory at `frame` may be of, by node and zone.
+pub(crate) fn zones_at(frames: &Frames<'_>, frame: Frame) -> Vec<NodeZone> {
+    let range = block(frame, Order::PAGE).addrs();
+    let policies = [OnlinePolicy::OnlineKernel, OnlinePolicy::OnlineMovable];
+    let all = (0..8).flat_map(|node| policies.map(|policy| (NodeId(node), policy)));
+    let zones = all.filter_map(|(node, policy)| frames.zone_by_policy(range, node, policy).ok());
+    zones.collect()
+}
+
+/// Whether `frame` is memory that is offline.
+pub(crate) fn is_offline(frames: &Frames<'_>, frame: Frame) -> bool {
+    let one = frames.present_in(block(frame, Order::PAGE));
+    one.is_some_and(|present| present.is_offline)
+}
+
+/// What requests for zeros got from `node`, and what was made zero there.
+#[cfg(feature = "content")]
+pub(crate) fn zeroed_frames(frames: &Frames<'_>, node: NodeId) -> ZeroedFrames {
+    let mut sum = ZeroedFrames::default();
+    let zones = frames.zones().filter(|zone| zone.node() == node);
+    zones.for_each(|zone| sum += zone.zeroed_frames());
+    sum
 }
 
 pub(crate) fn page() -> Request {

@@ -1,10 +1,10 @@
 //! Memory that is added later, with its descriptors.
 
-use crate::kit::{GIB, MIB, Uninitialised, leak, range};
+use crate::kit::{self, GIB, MIB, Uninitialised, leak, range};
 use crate::memmap_machine::{Eight, Fresh as _, Sixteen};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use firstlight::blocks::{BlockSize, Blocks};
-use firstlight::frames::{BlockError, Frames, OfflineError};
+use firstlight::frames::{BlockError, Frames, HotplugError, Refusal};
 use firstlight::layout::{LayoutPolicy, SECTION_FRAMES, ZoneSegment};
 use firstlight::memmap::{
     Descriptor, Memmap, MemmapError, MemmapPolicy, Part, SectionState, Writer,
@@ -211,7 +211,9 @@ fn what_comes_may_have_its_descriptors_elsewhere() {
     let dimm = range(8 * GIB, 8 * GIB + 128 * MIB);
     frames.add(dimm).unwrap();
     let first = dimm.inner_frames().start();
-    frames.allocate_at(first, Order::PAGE).unwrap();
+    frames
+        .allocate_range(kit::block(first, Order::PAGE))
+        .unwrap();
     let descriptor = memmap.of(first).unwrap();
     assert!(std::ptr::eq(descriptor, base.wrapping_add(8 << 18)));
     assert!(descriptor.is_fresh(memmap.place(first).unwrap()));
@@ -272,10 +274,17 @@ fn memory_of_a_device_has_descriptors_and_no_blocks() {
             "{freed:?}"
         );
         assert!(frames.free_frames(device).is_err());
-        assert!(frames.allocate_at(frame, Order::PAGE).is_err());
+        assert!(
+            frames
+                .allocate_range(kit::block(frame, Order::PAGE))
+                .is_err()
+        );
         assert!(matches!(
             frames.offline(device.addrs()),
-            Err(OfflineError::OutsideMemory { .. })
+            Err(HotplugError {
+                why: Refusal::NotMemory,
+                ..
+            })
         ));
         assert_eq!((frames.statistics(), blocks.count()), before);
     }

@@ -48,7 +48,11 @@ fn every_way_to_allocate_leaves_descriptors_ready() {
     let block = |frame, order| FrameRange::block(frame, order).unwrap();
     let orders = [0, 2, 5, 9, 10, 16, 18].map(|order| Order::new(order).unwrap());
     let huges = (0..700).map(|huge| Frame::new(huge * Order::HUGE.frames()));
-    let mut free = huges.filter(|huge| frames.allocate_at(*huge, Order::HUGE).is_ok());
+    let mut free = huges.filter(|huge| {
+        frames
+            .allocate_range(kit::block(*huge, Order::HUGE))
+            .is_ok()
+    });
     is_ready(block(free.next().unwrap(), Order::HUGE));
     let mut ranges = (0..56).map(|section| {
         let start = section * SECTION_FRAMES + 20_000;

@@ -311,7 +311,7 @@ impl Pass {
             }
             let (rounds, before) = (self.cursor.rounds(), self.cursor.words());
             let words = usize::try_from(left).unwrap_or(usize::MAX);
-            self.free_frames += frames.count_free(&mut self.cursor, words);
+            self.free_frames += self.cursor.count_free(frames, words);
             self.words += self.cursor.words() - before;
             if self.cursor.rounds() != rounds && !self.next_node(frames) {
                 self.left_bytes = Some(knobs.budget_bytes(self.free_frames * PAGE_BYTES));

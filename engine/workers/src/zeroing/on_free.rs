@@ -1,11 +1,11 @@
 //! The strong form of the security use: memory is zeroed when it is freed: [`free_zeroed`].
 
 use super::Memory;
-use crate::addr::{Frame, FrameRange, Order};
-use crate::frames::{BlockError, Content, Frames};
+use crate::addr::FrameRange;
+use crate::frames::{Content, Frames, RangeError};
 
-/// Zeroes a block and frees it, known to be zero: its bytes are gone before any other owner can have
-/// it. *What must not be freed is not written*: that all of the block is allocated is checked before,
+/// Zeroes `range` and frees it, known to be zero: its bytes are gone before any other owner can have
+/// it. *What must not be freed is not written*: that all of it is allocated is checked before,
 /// as far as the tables say, to which what a CPU caches is allocated.
 ///
 /// What goes through a CPU's cache instead is zeroed the same way ([`Memory::zero`]) before
@@ -13,24 +13,18 @@ use crate::frames::{BlockError, Content, Frames};
 /// zeros does not know.
 ///
 /// # Safety
-/// As for [`Memory::zero`]: the block is the caller's, and no other code uses it any more.
+/// As for [`Memory::zero`]: the frames are the caller's, and no other code uses it any more.
 ///
 /// # Errors
-/// As [`Frames::free`]; nothing is freed then, nor written, unless another call frees some of the
-/// block at the same moment.
+/// As [`Frames::free_frames`]; nothing is freed then, nor written, unless another call frees some of the
+/// range at the same moment.
 pub unsafe fn free_zeroed<M: Memory + ?Sized>(
     frames: &Frames<'_>,
     memory: &M,
-    block: Frame,
-    order: Order,
-) -> Result<(), BlockError> {
-    frames.check_free(block, order)?;
-    let range = FrameRange::block(block, order);
-    let range = range.ok_or(BlockError::OutsideMemory {
-        frame: block,
-        order,
-    })?;
+    range: FrameRange,
+) -> Result<(), RangeError> {
+    frames.check_free(range)?;
     // SAFETY: the caller's.
     unsafe { memory.zero(range) };
-    frames.free_with(block, order, Content::Zero)
+    frames.free_frames_with(range, Content::Zero)
 }

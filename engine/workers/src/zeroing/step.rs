@@ -40,9 +40,7 @@ impl Sums {
     fn of(frames: &Frames<'_>) -> Self {
         let sum = || {
             let mut sum = ZeroedFrames::default();
-            for node in frames.fallback(NodeId(0)) {
-                sum += frames.zeroed_frames(node);
-            }
+            frames.zones().for_each(|zone| sum += zone.zeroed_frames());
             sum
         };
         // In the order in which frames go, so that beside other calls none seems wasted that is not.
@@ -236,14 +234,13 @@ impl<M: Memory> Worker<'_, '_, M> {
     fn count(&self) -> Seen {
         let frames = self.zeroing.frames;
         let node = self.search.cursor.node();
-        let zeroed = frames.zeroed_frames(node);
-        let mut seen = Seen {
-            missed_bytes: zeroed.missed * PAGE_BYTES,
-            demand_bytes: zeroed.served() * PAGE_BYTES,
-            ..Seen::default()
-        };
+        let mut seen = Seen::default();
         for zone in ZoneKind::ALL {
-            let zone = frames.zone_statistics(node, zone);
+            let zone = frames.zone(node, zone);
+            let zeroed = zone.zeroed_frames();
+            seen.missed_bytes += zeroed.missed * PAGE_BYTES;
+            seen.demand_bytes += zeroed.served() * PAGE_BYTES;
+            let zone = zone.statistics();
             // Pages of huge frames that are broken up are not zeroed.
             let known = zone.zero.huges + zone.reported.huges;
             let unknown = zone.free_huges.saturating_sub(known) * Order::HUGE.frames();

@@ -131,6 +131,20 @@ pub(crate) fn free_with(
     give_with(&nodes.segments, range, content, count)
 }
 
+/// Whether all of `range` is allocated, as far as the tables say.
+pub(crate) fn check_free(segments: &Segments<'_>, range: FrameRange) -> Result<(), RangeError> {
+    must_be_memory(segments, range)?;
+    for (_, online, part) in parts(segments, range).flatten() {
+        if let Some(frame) = online.first_pinned(part) {
+            return Err(RangeError::Reserved { range, frame });
+        }
+        if let Some(frame) = first_free(online, part) {
+            return Err(RangeError::NotAllocated { range, frame });
+        }
+    }
+    Ok(())
+}
+
 /// Gives back all of `range`; `count` is called with each segment and how many of its frames were freed.
 #[cfg(test)]
 pub(crate) fn give(
@@ -148,15 +162,7 @@ fn give_with(
     count: impl Fn(&ZoneSegment<'_>, u64),
 ) -> Result<(), RangeError> {
     // Check first, so that an error leaves everything unchanged.
-    must_be_memory(segments, range)?;
-    for (_, online, part) in parts(segments, range).flatten() {
-        if let Some(frame) = online.first_pinned(part) {
-            return Err(RangeError::Reserved { range, frame });
-        }
-        if let Some(frame) = first_free(online, part) {
-            return Err(RangeError::NotAllocated { range, frame });
-        }
-    }
+    check_free(segments, range)?;
     for (segment, online, block) in pieces(segments, range) {
         let freed = if content.is_known() {
             online.give_with(block, content)

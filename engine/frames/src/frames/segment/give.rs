@@ -331,26 +331,6 @@ impl Segment<'_> {
 
     // ---- Look ----------------------------------------------------------------
 
-    /// Whether all of `part`, a block or frames of one huge frame, can be given back, as far as the words
-    /// say. What a CPU caches can't be told from what is allocated.
-    #[cfg(feature = "content")]
-    pub(crate) fn check_give(&self, part: FrameRange) -> Result<(), Refused> {
-        let giant = self.giant_of(part.start());
-        loop {
-            let word = self.giant(giant);
-            return match word.state() {
-                GiantState::Opening => {
-                    pause();
-                    continue;
-                }
-                GiantState::Free => Err(refused(Why::NotAllocated)),
-                GiantState::Allocated if self.is_pinned(part) => Err(refused(Why::Reserved)),
-                GiantState::Allocated => Ok(()),
-                GiantState::Split => self.check_huges(part),
-            };
-        }
-    }
-
     /// Whether a part below a split giant frame can be given back, as far as the words say.
     fn check_huges(&self, part: FrameRange) -> Result<(), Refused> {
         for huge in self.huges_touched(part) {

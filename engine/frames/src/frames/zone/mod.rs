@@ -45,7 +45,7 @@ use super::segment::give::{Refused, Why};
 use super::segment::pinned::Pinned;
 use super::segment::statistics::Statistics;
 use super::word::geometry::{Block, HUGE_ORDER, blocks};
-use super::word::{Content, Known, Mobility};
+use super::word::{Known, Mobility};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
@@ -597,32 +597,6 @@ impl<'m> Nodes<'m> {
         freed.is_ok()
     }
 
-    /// Frees a block that holds this.
-    #[cold]
-    pub(crate) fn free_with(
-        &self,
-        frame: Frame,
-        order: Order,
-        content: Content,
-    ) -> Result<(), BlockError> {
-        let (segment, online, block) = self.segment_of_block(frame, order)?;
-        let given = online.give_with(block, content);
-        if content == Content::Zero {
-            segment.add_made(given.map_or_else(|why| why.given_frames, |()| order.frames()));
-        }
-        let freed = self.freed(segment, order.frames(), given);
-        freed.map_err(|why| Self::refused(frame, order, why))
-    }
-
-    /// Whether a block can be freed, as far as the tables say.
-    #[cfg(feature = "content")]
-    #[cold]
-    pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        let (_, online, block) = self.segment_of_block(frame, order)?;
-        let can = online.check_give(block.range());
-        can.map_err(|refused| Self::refused(frame, order, refused.why))
-    }
-
     fn refused(frame: Frame, order: Order, why: Why) -> BlockError {
         match why {
             Why::NotAllocated => BlockError::NotAllocated { frame, order },
@@ -648,13 +622,19 @@ impl<'m> Nodes<'m> {
         freed.map_err(|Refused { why, .. }| why)
     }
 
-    /// Allocates the block at `frame`.
-    pub(crate) fn allocate_at(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        let (segment, online, block) = self.segment_of_block(frame, order)?;
-        let taken = online.take_at(block, Mobility::Unmovable);
-        taken.map_err(|_| BlockError::InUse { frame, order })?;
-        self.count(segment, -order.frames().cast_signed());
-        self.prepare(&[frame], order);
-        Ok(())
+    /// Takes `range`, if it is a block, and free.
+    pub(crate) fn take_block(&self, range: FrameRange) -> bool {
+        let Some(order) = Order::of_block(range.count()) else {
+            return false;
+        };
+        let Ok((segment, online, block)) = self.segment_of_block(range.start(), order) else {
+            return false;
+        };
+        let is_taken = online.take_at(block, Mobility::Unmovable).is_ok();
+        if is_taken {
+            self.count(segment, -order.frames().cast_signed());
+            self.prepare(&[range.start()], order);
+        }
+        is_taken
     }
 }

@@ -9,14 +9,10 @@ use super::segment::ZoneSegment;
 #[cfg(feature = "hotplug")]
 use crate::addr::Frame;
 use crate::addr::FrameRange;
-use crate::frames::find::Frames;
-use crate::node::{NodeId, ZoneKind};
 
 /// The memory of a zone of a node, as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneSpan {
-    /// The zone.
-    pub zone: ZoneKind,
     /// From its first present frame to its last; empty if it has none.
     pub spanned: FrameRange,
     /// Its frames: memory of the start, and what came; without what is absent or offline.
@@ -71,47 +67,23 @@ impl ZoneSegment<'_> {
     }
 }
 
-impl Frames<'_> {
-    /// What the zones of a node span, and how much of it there is, in the order of
-    /// [`ZoneKind::ALL`]. Costs the ranges of the node's zones, whatever their size, and a step for each huge
-    /// frame that is offline at an end of the memory a zone had from the start; exact while no call changes
-    /// which memory there is.
-    ///
-    /// ```
-    /// # use firstlight_frames::frames::Frames;
-    /// # use firstlight_frames::node::NodeId;
-    /// /// As kernels print it when memory came.
-    /// fn print_zones(frames: &Frames<'_>, node: NodeId) {
-    ///     for zone in frames.zone_spans(node) {
-    ///         println!(
-    ///             "{} spanned {} present {} managed {} contiguous {}",
-    ///             zone.zone,
-    ///             zone.spanned.count(),
-    ///             zone.present_frames,
-    ///             zone.managed_frames,
-    ///             zone.is_contiguous(),
-    ///         );
-    ///     }
-    /// }
-    /// ```
-    pub fn zone_spans(&self, node: NodeId) -> [ZoneSpan; ZoneKind::ALL.len()] {
-        ZoneKind::ALL.map(|zone| {
-            let mut sum = ZoneSpan {
-                zone,
-                spanned: FrameRange::EMPTY,
-                present_frames: 0,
-                managed_frames: 0,
-            };
-            for segment in self.nodes.segments.of_zone(node, zone) {
-                let (span, frames) = segment.present();
-                if frames > 0 {
-                    sum.spanned = around(sum.spanned, span);
-                    sum.present_frames += frames;
-                    sum.managed_frames += segment.managed_frames();
-                }
+impl ZoneSpan {
+    /// Of the zone that these are all segments of.
+    pub(crate) fn of<'a, 'm: 'a>(segments: impl Iterator<Item = &'a ZoneSegment<'m>>) -> Self {
+        let mut sum = Self {
+            spanned: FrameRange::EMPTY,
+            present_frames: 0,
+            managed_frames: 0,
+        };
+        for segment in segments {
+            let (span, frames) = segment.present();
+            if frames > 0 {
+                sum.spanned = around(sum.spanned, span);
+                sum.present_frames += frames;
+                sum.managed_frames += segment.managed_frames();
             }
-            sum
-        })
+        }
+        sum
     }
 }
 

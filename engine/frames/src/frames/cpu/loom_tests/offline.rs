@@ -1,11 +1,10 @@
 //! Memory that goes, beside requests, frees, refills, and readers that looked before.
 
 use super::*;
-use crate::frames::AddError;
-use crate::frames::offline::OfflineError;
 use crate::frames::search::batch::{self, Batch};
 use crate::frames::segment::window::Window;
 use crate::frames::word::geometry::{GIANT_FRAMES, HUGE_ORDER};
+use crate::frames::{HotplugError, Refusal};
 
 pub(super) const HUGE: u64 = 1 << HUGE_ORDER;
 
@@ -71,7 +70,13 @@ fn memory_goes_offline_beside_a_request() {
             );
             match found {
                 Some(start) => {
-                    assert!(matches!(offline, Err(OfflineError::InUse { .. })));
+                    assert!(matches!(
+                        offline,
+                        Err(HotplugError {
+                            why: Refusal::InUse { .. },
+                            ..
+                        })
+                    ));
                     let order = Order::new(order).unwrap();
                     machine.shared.free(start, order).unwrap();
                     assert_eq!(machine.free_frames(), HUGE);
@@ -233,7 +238,13 @@ fn of_two_that_take_memory_offline_one_does() {
         let refused = one.err().or(other.err()).unwrap();
         let is_right = matches!(
             refused,
-            OfflineError::Busy { .. } | OfflineError::Offline { .. }
+            HotplugError {
+                why: Refusal::Busy,
+                ..
+            } | HotplugError {
+                why: Refusal::Offline,
+                ..
+            }
         );
         assert!(is_right, "{refused:?}");
         machine.must_be_gone();
@@ -250,7 +261,16 @@ fn memory_goes_offline_beside_its_addition() {
             || machine.shared.add(block()),
         );
         assert_eq!(offline, Ok(()));
-        assert!(matches!(added, Err(AddError::Present { .. })), "{added:?}");
+        assert!(
+            matches!(
+                added,
+                Err(HotplugError {
+                    why: Refusal::Present,
+                    ..
+                })
+            ),
+            "{added:?}"
+        );
         machine.must_be_gone();
         machine.shared.online(block()).unwrap();
         assert_eq!(machine.free_frames(), HUGE);
@@ -310,7 +330,7 @@ fn cpu_with_pages(
 fn went_or_stayed(
     machine: &'static Machine,
     mut cpu: Cpu<'static, 'static>,
-    offline: Result<(), OfflineError>,
+    offline: Result<(), HotplugError>,
     frees: bool,
 ) -> bool {
     let went = offline.is_ok();

@@ -2,9 +2,7 @@
 
 use super::offline::{HUGE, block};
 use super::*;
-use crate::frames::add::AddError;
-use crate::frames::hotplug::ZoneError;
-use crate::frames::word::Content;
+use crate::frames::{HotplugError, NewMemory, OnlinePolicy, Refusal};
 use crate::node::NodeZone;
 
 const fn of(zone: ZoneKind) -> NodeZone {
@@ -44,8 +42,8 @@ fn window() -> &'static Machine {
 }
 
 impl Machine {
-    fn add_to(&self, range: PhysRange, of: NodeZone) -> Result<(), ZoneError> {
-        self.shared.add_to(range, of, Content::Unknown)
+    fn add_to(&self, range: PhysRange, of: NodeZone) -> Result<(), HotplugError> {
+        self.shared.add(NewMemory::new(range).of(of))
     }
 
     /// A page of this zone, past all caches.
@@ -69,9 +67,10 @@ fn of_two_additions_to_two_zones_one_is_refused() {
         let refused = one.and(other);
         assert!(matches!(
             refused,
-            Err(ZoneError::Add(
-                AddError::Present { .. } | AddError::OtherZone { .. }
-            ))
+            Err(HotplugError {
+                why: Refusal::Present | Refusal::OtherZone,
+                ..
+            })
         ));
         assert_eq!(machine.free_frames(), if one.is_ok() { HUGE } else { 2 });
     });
@@ -142,7 +141,13 @@ fn memory_that_waits_offline_is_not_added_as_well() {
         let machine = window();
         machine.add_to(bytes(HUGE, HUGE + 1), MOVABLE).unwrap();
         let (waits, added) = both(
-            || machine.shared.add_offline(block(), NORMAL),
+            || {
+                machine.shared.add(
+                    NewMemory::new(block())
+                        .of(NORMAL)
+                        .policy(OnlinePolicy::Offline),
+                )
+            },
             || machine.add_to(bytes(0, 1), MOVABLE),
         );
         assert!(waits.is_err() || added.is_err(), "{waits:?}, {added:?}");
