@@ -40,7 +40,7 @@ UNSAFE := firstlight-memory firstlight-frames firstlight-boot firstlight-memmap 
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -352,6 +352,11 @@ port-ostd-stress: setup ## test: the same without ostd's own tests
 
 foreign: setup ## test: the engine's tests on emulated aarch64 and riscv64 (minutes); an emulator on x86-64 says nothing of weak ordering
 	@scripts/foreign.sh
+
+cloud-hypervisor: setup ## long: guests of a real Cloud Hypervisor on the pool, and how long their start takes; CH=PATH of it (root, /dev/kvm, 8 GiB in huge pages)
+	@cargo build --release --quiet -p firstlight-pool-cli
+	@scripts/linux.sh
+	@scripts/cloud-hypervisor.sh "$(CH)"
 
 linux: ## start: fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
 	@FRESH=$(FRESH) scripts/linux.sh

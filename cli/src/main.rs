@@ -32,7 +32,7 @@ mod watch;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use firstlight_host::clock::Clock;
-use firstlight_pool_cli::{Problem, manual, output, text};
+use firstlight_pool_cli::{Problem, Program, manual, output, text};
 use std::process::ExitCode;
 
 /// From a firmware memory map to memory that can be allocated.
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     }
     let matches = groups::listed(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let mut output = output::Output::new(&arguments.output);
+    let mut output = output::Output::new(&arguments.output, Program::Firstlight);
     let result = match &arguments.command {
         Command::Bench(options) => bench::run(options, &mut output),
         Command::Up(options) => up::run(options, clock, &mut output),

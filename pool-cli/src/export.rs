@@ -1,5 +1,6 @@
 //! `firstlight pool export`: a daemon's status for Prometheus and for browsers.
 
+use crate::Program;
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use clap::Args;
@@ -41,16 +42,13 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, program: Program) -> Result<(), Failure> {
+    // Readers that are gone are no reason to end.
+    let say = |line: &str| drop(writeln!(io::stderr(), "{}: {line}", program.name()));
     let failed = |error: io::Error| Failure::pool(format!("listen at {}: {error}", options.listen));
     let listener = TcpListener::bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    // A reader of the first line that is gone is no reason to end.
-    let _ = writeln!(
-        io::stderr(),
-        "firstlight pool: metrics at http://{address}/metrics"
-    );
-    let say = |line: &str| drop(writeln!(io::stderr(), "firstlight pool: {line}"));
+    say(&format!("metrics at http://{address}/metrics"));
     export::serve(&listener, &options.daemon.socket()?, options.html, &say).map_err(failed)
 }
 

@@ -87,15 +87,15 @@ impl Subcommands {
     pub fn run(&self, program: Program, output: &mut Output) -> Result<(), Failure> {
         match self {
             Self::Check(options) => check::run(options, output),
-            Self::Export(options) => export::run(options),
+            Self::Export(options) => export::run(options, program),
             Self::Drain(options) => change::drain(options, output),
             Self::Fill(options) => fill::run(options, output),
             Self::Resize(options) => change::resize(options, output),
             Self::Injector => injector::run(),
             Self::Libvirt(options) => libvirt::run(options, output),
             Self::Run(options) => run::run(options, program, output),
-            Self::Serve(options) => serve::run(options),
-            Self::Status(options) => status::run(options, output),
+            Self::Serve(options) => serve::run(options, program),
+            Self::Status(options) => status::run(options, program, output),
         }
     }
 }
@@ -118,6 +118,18 @@ impl Program {
         }
     }
 
+    /// `text` with commands as they are typed for it.
+    fn words(self, text: String) -> String {
+        match self {
+            Self::Firstlight => text,
+            Self::Pool => {
+                let text = text.replace("firstlight pool", "firstlight-pool");
+                let text = text.replace("firstlight bench pool", "firstlight-pool bench");
+                text.replace("firstlight --help", "firstlight-pool --help")
+            }
+        }
+    }
+
     /// What comes before a subcommand.
     fn prefix(self) -> &'static [&'static str] {
         match self {
@@ -133,12 +145,9 @@ pub fn named(command: Command, program: Program) -> Command {
     if program == Program::Firstlight {
         return command;
     }
-    let examples = command.get_after_help().map(|help| {
-        let help = help.to_string();
-        let help = help.replace("firstlight pool ", "firstlight-pool ");
-        let help = help.replace("firstlight bench pool", "firstlight-pool bench");
-        help.replace("firstlight --help", "firstlight-pool --help")
-    });
+    let examples = command
+        .get_after_help()
+        .map(|help| program.words(help.to_string()));
     let command = match examples {
         Some(examples) => command.after_help(examples),
         None => command,

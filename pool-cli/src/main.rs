@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     let program = Program::Pool;
     let matches = named(Arguments::command(), program).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let mut output = Output::new(&arguments.output);
+    let mut output = Output::new(&arguments.output, program);
     let result = match arguments.command {
         Command::Pool(command) => command.run(program, &mut output),
         Command::Bench(options) => bench::run(&options, program, &mut output),

@@ -1,5 +1,6 @@
 //! Standard output and standard error: plain, coloured, or one JSON document.
 
+use crate::Program;
 use crate::failure::{Failure, Problem};
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
@@ -34,6 +35,7 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 pub struct Output {
     json: bool,
     color: anstream::ColorChoice,
+    program: Program,
 }
 
 /// A document of one value: the name of its schema, and the value's fields.
@@ -68,9 +70,9 @@ pub(crate) struct Failed<'f> {
 }
 
 impl Output {
-    /// As the options say.
+    /// As the options say; what it advises is typed as `program`.
     #[must_use]
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &Options, program: Program) -> Self {
         let color = match options.color {
             ColorChoice::Auto => anstream::ColorChoice::Auto,
             ColorChoice::Always => anstream::ColorChoice::Always,
@@ -79,15 +81,17 @@ impl Output {
         Self {
             json: options.json,
             color,
+            program,
         }
     }
 
-    /// A report without colours.
+    /// A report without colours, of `firstlight-pool`.
     #[must_use]
     pub fn plain() -> Self {
         Self {
             json: false,
             color: anstream::ColorChoice::Never,
+            program: Program::Pool,
         }
     }
 
@@ -149,7 +153,7 @@ impl Output {
 
     /// Says what went wrong: on standard error, and for `--json` as a document.
     pub fn failure(&mut self, failure: &dyn Problem) {
-        let message = failure.to_string();
+        let message = self.program.words(failure.to_string());
         let details = failure.details();
         // Nowhere is left to report that these cannot be written.
         let mut stream = AutoStream::new(io::stderr(), self.color).lock();

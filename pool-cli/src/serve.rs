@@ -1,5 +1,6 @@
 //! `firstlight pool serve`: the daemon.
 
+use crate::Program;
 use crate::failure::Failure;
 use clap::Args;
 use firstlight_pool::config::Config;
@@ -26,11 +27,11 @@ configuration again: pools, quotas, groups, limits and the rate of filling.
 Exit codes: see firstlight --help";
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, program: Program) -> Result<(), Failure> {
     let config = Config::read(&options.config).map_err(Failure::config)?;
     // The reader may be gone: no reason to end.
     let mut say = |line: &str| {
-        let _ = writeln!(io::stderr(), "firstlight pool: {line}");
+        let _ = writeln!(io::stderr(), "{}: {line}", program.name());
     };
     let path = options.config.clone();
     let read = move || Config::read(&path).map_err(|error| error.to_string());

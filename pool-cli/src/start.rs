@@ -143,7 +143,7 @@ fn started(
             if obstacle.has_daemon {
                 notes.extend(terms.clean_pages(of, plan, &start));
             }
-            (start, Some(obstacle.failure.to_string()))
+            (start, Some(of.words(obstacle.failure.to_string())))
         }
     };
     if let Some((path, body)) = terms.body_to.as_ref().zip(body) {
@@ -237,9 +237,7 @@ impl Terms {
         (start, body): &(Start, Option<String>),
     ) -> Option<String> {
         let page_bytes = huge_page_bytes(start.arguments(), body.as_deref())?;
-        let bytes = plan.needs().iter().map(|need| need.bytes);
-        let bytes = bytes.fold(0, u64::saturating_add);
-        clean::note(of, &self.socket, page_bytes, bytes)
+        clean::note(of, &self.socket, page_bytes, plan.needs())
     }
 
     fn take_once(&self, needs: &[Need]) -> Result<Vec<Allocated>, ClientError> {

@@ -1,5 +1,6 @@
 //! `firstlight pool status`: what the daemon holds, once or again and again.
 
+use crate::Program;
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::{Document, FAINT, HEADING, NOTE, Output};
@@ -34,7 +35,7 @@ Exit codes: see firstlight --help";
 const MOST_ROWS: usize = 20;
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, program: Program, output: &mut Output) -> Result<(), Failure> {
     loop {
         // A daemon closes connections that are idle.
         let status = options.daemon.connect()?.status().map_err(Failure::from)?;
@@ -42,7 +43,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
             schema: "firstlight.pool-status/2",
             value: &status,
         };
-        output.print::<_, Failure>(&document, |document| report(document.value))?;
+        output.print::<_, Failure>(&document, |document| report(program, document.value))?;
         let Some(seconds) = options.watch else {
             return Ok(());
         };
@@ -50,15 +51,16 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     }
 }
 
-fn report(status: &Status) -> String {
+fn report(program: Program, status: &Status) -> String {
     let mut page = String::new();
-    let clean_bytes: u64 = status.pools.iter().map(|pool| pool.clean_bytes).sum();
-    let allocated_bytes: u64 = status.pools.iter().map(|pool| pool.allocated_bytes).sum();
+    // A daemon's figures are its own: no sum of them may overflow.
+    let sum = |of: fn(&PoolRow) -> u64| status.pools.iter().map(of).fold(0, u64::saturating_add);
     let _ = writeln!(
         page,
-        "{HEADING}firstlight pool: {} clean, {} allocated, up {}{HEADING:#}",
-        bytes(clean_bytes),
-        bytes(allocated_bytes),
+        "{HEADING}{}: {} clean, {} allocated, up {}{HEADING:#}",
+        program.name(),
+        bytes(sum(|pool| pool.clean_bytes)),
+        bytes(sum(|pool| pool.allocated_bytes)),
         duration(status.uptime_ms),
     );
     if status.draining {

@@ -107,6 +107,7 @@ fn a_label_is_short_and_harmless_whatever_was_sent() {
         ("\u{1b}]0;x\u{7}\r\n\t", "?]0;x????"),
         ("\"'`$&<>\\", "????????"),
         ("a\u{202e}b\u{200b}c\u{2028}\u{9b}", "a?b?c??"),
+        ("a\u{115f}b\u{3164}c\u{ffa0}\u{1160}", "a?b?c??"),
         ("", ""),
         (&long, &"é".repeat(32)),
     ];
@@ -123,6 +124,29 @@ fn a_label_is_short_and_harmless_whatever_was_sent() {
             })),
             "{sent:?}"
         );
+    }
+    // What Unicode calls ignorable.
+    let unseen = [
+        0xad..=0xad,
+        0x34f..=0x34f,
+        0x61c..=0x61c,
+        0x115f..=0x1160,
+        0x17b4..=0x17b5,
+        0x180b..=0x180f,
+        0x200b..=0x200f,
+        0x202a..=0x202e,
+        0x2060..=0x206f,
+        0x3164..=0x3164,
+        0xfe00..=0xfe0f,
+        0xfeff..=0xfeff,
+        0xffa0..=0xffa0,
+        0xfff0..=0xfff8,
+        0x1bca0..=0x1bca3,
+        0x1d173..=0x1d17a,
+        0xe0000..=0xe0fff,
+    ];
+    for one in unseen.into_iter().flatten().filter_map(char::from_u32) {
+        assert_eq!(Label::new(&one.to_string()).as_str(), "?", "{one:?}");
     }
     let row = r#"{"lease":null,"bytes":1,"page":"2M","node":null,"pid":1,"uid":1,"age_ms":1,"label":"a\u001b"}"#;
     let row: LeaseRow = serde_json::from_str(row).expect("of a daemon that cleans nothing");

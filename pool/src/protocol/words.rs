@@ -121,7 +121,7 @@ impl fmt::Display for LeaseId {
 /// What a client calls the guest of a lease: its own words for people to read, which prove nothing.
 ///
 /// At most 64 bytes. A character that a terminal, a page or JSON could read as more than
-/// itself is `?` here, whatever either end sent.
+/// itself is `?` here, whatever either end sent, and so is a letter that cannot be seen.
 ///
 /// ```
 /// use firstlight_pool::protocol::Label;
@@ -140,7 +140,10 @@ impl Label {
     /// The label that `text` becomes: its beginning, without what is not to be shown.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        let shown = |one: char| one.is_alphanumeric() || " !#%()*+,-./:;=?@[]^_{|}~".contains(one);
+        // Letters without a shape, the only ones: fillers of Hangul syllables.
+        let blank = |one| matches!(one, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
+        let letter = |one: char| one.is_alphanumeric() && !blank(one);
+        let shown = |one: char| letter(one) || " !#%()*+,-./:;=?@[]^_{|}~".contains(one);
         let mut label = String::new();
         for one in text.chars() {
             let one = if shown(one) { one } else { '?' };

@@ -8,18 +8,25 @@ use super::{CloudHypervisorPlan, OF_THE_ZONE, PAYLOADS, REPLACED, refuse};
 use crate::launch::backing::Backing;
 use crate::launch::error::PlanError;
 use crate::launch::need::Need;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
 type Object = Map<String, Value>;
+
+/// A body's members as they are written: what is not of memory stays so, numbers of any length among it.
+type Body = BTreeMap<String, String>;
 
 /// A body and how it changes.
 #[derive(Debug)]
 pub(in crate::launch) struct ApiPlan {
     pub(in crate::launch) arguments: Vec<OsString>,
     text: String,
-    body: Object,
+    body: Body,
+    /// Its `memory`, read.
+    memory: Option<Object>,
     /// The command line that says the same about memory.
     pub(in crate::launch) line: CloudHypervisorPlan,
 }
@@ -46,7 +53,12 @@ fn properties(place: &str, object: &Object) -> Result<String, PlanError> {
             ("hotplug_method", Value::String(how)) if how == "VirtioMem" => "virtio-mem".into(),
             (_, Value::Bool(true)) => "on".into(),
             (_, Value::Bool(false)) => "off".into(),
-            (_, Value::Number(number)) => number.to_string(),
+            // Others are no longer what was written.
+            (_, Value::Number(number)) if number.is_u64() || number.is_i64() => number.to_string(),
+            (_, Value::Number(_)) => {
+                let text = format!("{name} is no whole number below 2^64, expected one");
+                return Err(unreadable(place, text));
+            }
             (_, Value::String(text)) if !text.contains([',', '"', '[', ']']) => text.clone(),
             _ => return Err(unreadable(place, format!("{name} is {value}"))),
         };
@@ -56,33 +68,29 @@ fn properties(place: &str, object: &Object) -> Result<String, PlanError> {
 }
 
 /// The command line that says of memory what a body says.
-fn line(body: &Object) -> Result<Vec<OsString>, PlanError> {
+fn line(body: &Body, memory: Option<&Object>) -> Result<Vec<OsString>, PlanError> {
     let mut words: Vec<String> = vec![PAYLOADS[0].into(), "payload".into()];
-    match body.get("memory") {
-        None | Some(Value::Null) => {}
-        Some(Value::Object(memory)) => {
-            words.extend(["--memory".into(), properties("memory", memory)?]);
-            let zones = memory.get("zones").filter(|zones| !zones.is_null());
-            let zones = zones.map(|zones| {
-                let zones = zones.as_array().filter(|zones| !zones.is_empty());
-                zones.ok_or_else(|| unreadable("memory.zones", "expected a list of zones"))
-            });
-            if let Some(zones) = zones.transpose()? {
-                words.push("--memory-zone".into());
-                for zone in zones {
-                    let object = zone.as_object();
-                    let zone = object.ok_or_else(|| unreadable("memory.zones", "expected objects"));
-                    words.push(properties("memory.zones", zone?)?);
-                }
+    if let Some(memory) = memory {
+        words.extend(["--memory".into(), properties("memory", memory)?]);
+        let zones = memory.get("zones").filter(|zones| !zones.is_null());
+        let zones = zones.map(|zones| {
+            let zones = zones.as_array().filter(|zones| !zones.is_empty());
+            zones.ok_or_else(|| unreadable("memory.zones", "expected a list of zones"))
+        });
+        if let Some(zones) = zones.transpose()? {
+            words.push("--memory-zone".into());
+            for zone in zones {
+                let object = zone.as_object();
+                let zone = object.ok_or_else(|| unreadable("memory.zones", "expected objects"));
+                words.push(properties("memory.zones", zone?)?);
             }
         }
-        Some(_) => return Err(unreadable("memory", "expected an object")),
     }
-    let is_on = |name: &str| body.get(name).and_then(Value::as_bool) == Some(true);
-    if is_on("landlock_enable") {
+    let written = |name: &str| body.get(name).map(String::as_str);
+    if written("landlock_enable") == Some("true") {
         words.push("--landlock".into());
     }
-    if body.get("numa").is_some_and(|numa| !numa.is_null()) {
+    if written("numa").is_some_and(|numa| numa != "null") {
         words.push("--numa".into());
     }
     Ok(words.into_iter().map(OsString::from).collect())
@@ -114,15 +122,25 @@ impl ApiPlan {
             return refuse("", text);
         }
         let landlock = arguments.iter().filter(|one| *one == "--landlock");
-        let body: Object =
+        let body: BTreeMap<String, &RawValue> =
             serde_json::from_str(text).map_err(|error| unreadable("", error.to_string()))?;
-        let mut words = line(&body)?;
+        let written = body.into_iter();
+        let body: Body = written
+            .map(|(name, value)| (name, value.get().into()))
+            .collect();
+        let memory = body.get("memory").map(|memory| {
+            serde_json::from_str::<Option<Object>>(memory)
+                .map_err(|_| unreadable("memory", "expected an object"))
+        });
+        let memory = memory.transpose()?.flatten();
+        let mut words = line(&body, memory.as_ref())?;
         words.extend(landlock.cloned());
         Ok(Self {
             arguments: arguments.to_vec(),
             text: text.into(),
             line: CloudHypervisorPlan::new(&words, asked, is_file)?,
             body,
+            memory,
         })
     }
 
@@ -139,10 +157,7 @@ impl ApiPlan {
             return self.text.clone();
         }
         let mut body = self.body.clone();
-        let memory = body.remove("memory");
-        let mut memory = memory
-            .and_then(|one| one.as_object().cloned())
-            .unwrap_or_default();
+        let mut memory = self.memory.clone().unwrap_or_default();
         let given = memory
             .remove("zones")
             .and_then(|zones| zones.as_array().cloned());
@@ -179,7 +194,7 @@ impl ApiPlan {
         if self.line.zones.is_empty() && zones.len() > 1 {
             let node = |(at, zone): (usize, &Object)| json!({"guest_numa_id": at, "memory_zones": [zone["id"]]});
             let nodes = zones.iter().enumerate().map(node);
-            body.insert("numa".into(), nodes.collect());
+            body.insert("numa".into(), nodes.collect::<Value>().to_string());
         }
         let zones = zones.into_iter().enumerate();
         let zones = zones.map(|(at, zone)| match files.get(at) {
@@ -187,8 +202,10 @@ impl ApiPlan {
             None => Value::Object(zone),
         });
         memory.insert("zones".into(), zones.collect());
-        body.insert("memory".into(), memory.into());
-        Value::Object(body).to_string()
+        body.insert("memory".into(), Value::Object(memory).to_string());
+        let members = body.into_iter();
+        let members = members.map(|(name, value)| format!("{}:{value}", Value::String(name)));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
     }
 }
 
@@ -196,7 +213,9 @@ impl ApiPlan {
 mod tests {
     use super::*;
 
-    const KEPT: &str = r#""cpus":{"boot_vcpus":4,"max_vcpus":4},"payload":{"kernel":"vmlinux"}"#;
+    /// The first number is above 2^64, and no float is exactly it; the second no float at all.
+    const NUMBERS: &str = r#""new":[18446744073709551617, 1e400],"#;
+    const KEPT: &str = r#""cpus":{"boot_vcpus":4,"max_vcpus":4},"new":[18446744073709551617, 1e400],"payload":{"kernel":"vmlinux"}"#;
 
     fn plan(memory: &str, asked: &[&str]) -> Result<ApiPlan, PlanError> {
         let asked: Vec<Need> = asked.iter().map(|text| text.parse().unwrap()).collect();
@@ -273,7 +292,10 @@ mod tests {
 
     #[test]
     fn bodies_before_and_after() {
-        let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let parsed = |text: &str| {
+            assert!(text.contains(NUMBERS), "{text}");
+            serde_json::from_str::<Value>(&text.replace(NUMBERS, "")).unwrap()
+        };
         for (memory, asked, expected) in CASES {
             let plan = plan(memory, asked);
             if expected.is_empty() {
@@ -301,7 +323,8 @@ mod tests {
                     .flat_map(|word| word.split(',').map(String::from).collect::<Vec<_>>())
                     .collect()
             };
-            let mut said = words(line(body.as_object().unwrap()).unwrap());
+            let body = ApiPlan::new(&plan.arguments, &body.to_string(), &[], &|_| false).unwrap();
+            let mut said = words(line(&body.body, body.memory.as_ref()).unwrap());
             let mut expected = words(plan.line.with_memory(&files));
             for set in [&mut said, &mut expected] {
                 set.retain(|word| !word.contains("_zones=") && !word.starts_with("guest_numa_id"));
@@ -326,7 +349,7 @@ mod tests {
             ),
         ] {
             let body = plan(memory, asked).unwrap().body(&[]);
-            let body: Value = serde_json::from_str(&body).unwrap();
+            let body: Value = serde_json::from_str(&body.replace(NUMBERS, "")).unwrap();
             let expected: Value = serde_json::from_str(expected).unwrap();
             assert_eq!(body["memory"]["zones"], expected, "{memory}");
             assert_eq!(body["memory"]["size"], 0, "{memory}");
@@ -348,10 +371,21 @@ mod tests {
             ),
             (r#","memory":{"size":-1}"#.into(), "no size"),
             (
+                r#","memory":{"size":18446744073709551616}"#.into(),
+                "memory: size is no whole number below 2^64",
+            ),
+            (
+                zone(r#"{"id":"a","size":1,"hotplug_size":1.5}"#),
+                "hotplug_size is no whole number",
+            ),
+            (
                 r#","memory":{"size":1,"hotplug_size":1}"#.into(),
                 "virtio-mem",
             ),
-            (r#","landlock_enable":true"#.into(), "a slab has none"),
+            (
+                r#","landlock_enable":true"#.into(),
+                "--landlock allows files",
+            ),
             (zone(""), "expected a list of zones"),
             (zone("1"), "expected objects"),
             (zone(r#"{"size":1}"#), "has an id"),
@@ -384,7 +418,7 @@ mod tests {
                 "starts a guest by itself",
             ),
             ("--restore source_url=f", "{}", "starts a guest by itself"),
-            ("--api-socket s --landlock", "{}", "a slab has none"),
+            ("--api-socket s --landlock", "{}", "--landlock allows files"),
             ("--api-socket s", "{", "--vm-config : "),
             ("--api-socket s", "[]", "--vm-config : "),
         ] {

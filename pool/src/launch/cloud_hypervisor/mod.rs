@@ -133,7 +133,9 @@ impl CloudHypervisorPlan {
             return refuse("", text);
         }
         if plan.has("--landlock") {
-            let text = "--landlock allows files by their names, and a slab has none: leave it out";
+            // It opens what it allows, and the kernel takes no file of its own mounts.
+            let text = "--landlock allows files by their place in a mount, and a slab of \
+                        `source = \"memfd\"` has none: leave it out";
             return refuse("", text);
         }
         if plan.zones.is_empty() {

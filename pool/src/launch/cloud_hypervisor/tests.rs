@@ -235,7 +235,11 @@ fn what_cannot_be_on_the_pool_is_refused_with_what_to_change() {
             "its --numa names zones",
         ),
         ("--memory size=1G,shared=OFF", &[], "shared=off would copy"),
-        ("--memory size=1G --landlock", &[], "a slab has none"),
+        (
+            "--memory size=1G --landlock",
+            &[],
+            "--landlock allows files",
+        ),
         (
             "--memory size=1G,hotplug_method=virtio-mem,hotplug_size=1G,hugepages=true",
             &[],
