@@ -285,14 +285,13 @@ miri-units: miri-setup
 miri-machines: miri-setup
 	@$(call MIRI) -p firstlight --test it -- \
 	    cpu_cache:: cpu_cell:: over_model:: \
-	    frames_ranges::a_kernel_s_own_deallocate frames_ranges::a_range_in_use frames_ranges::an_owned_block \
-	    frames_ranges::blocks_beside_a_giant_frame \
-	    frames_machine::a_block_is_allocated_at frames_machine::misuse frames_machine::requests_stay \
+	    frames_ranges::a_kernel_s_own_deallocate frames_ranges::an_owned_block \
+	    frames_ranges::blocks_beside_a_giant_frame frames_machine::misuse \
 	    cpu_machine::a_frame_free_in_the_shared_levels cpu_machine::a_slot_serves cpu_machine::the_block_freed_last \
 	    start_machine::between start_machine::memory_that_is_too_small start_machine::storage \
 	    memmap_machine::added::added_memory memmap_machine::every_descriptor_of_16 memmap_machine::every_descriptor_of_24 \
 	    memmap_machine::linear memmap_machine::memory_that_is_zero memmap_machine::of_templates \
-	    over_machine::adopted_pages over_machine::bad_ranges over_machine::what_was_never_added \
+	    over_machine::bad_ranges over_machine::what_was_never_added \
 	    content_machine::what_an_isolation content_machine::what_is_borrowed \
 	    hash_tables::a_table_on_the_allocator_s_memory cpu_model::small
 
