@@ -84,7 +84,7 @@ impl Problem for Failure {
                 | Self::Unread(_)
                 | Self::Found(_)
                 | Self::Console(..)
-        )
+        ) || matches!(self, Self::Pool(failure) if failure.is_documented())
     }
 }
 

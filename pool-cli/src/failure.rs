@@ -23,6 +23,8 @@ pub enum Failure {
     Refused(String),
     /// The daemon's configuration is missing or wrong.
     Config(String),
+    /// What was to be reached is not; the document says so.
+    Unmet(String),
     /// The reader of the output has seen enough; not a failure.
     Closed,
 }
@@ -64,12 +66,16 @@ impl Problem for Failure {
             Self::Usage(_) => 2,
             Self::Io(_) => 3,
             Self::Check(_) => 4,
-            Self::Pool(_) => 5,
+            Self::Pool(_) | Self::Unmet(_) => 5,
             Self::Refused(_) => 8,
             Self::Config(_) => 9,
             // 7 is `firstlight gate`.
             Self::NoDaemon(_) => 10,
         }
+    }
+
+    fn is_documented(&self) -> bool {
+        matches!(self, Self::Unmet(_))
     }
 }
 
@@ -107,6 +113,7 @@ impl fmt::Display for Failure {
             | Self::Io(text)
             | Self::Check(text)
             | Self::Pool(text)
+            | Self::Unmet(text)
             | Self::NoDaemon(text)
             | Self::Refused(text)
             | Self::Config(text) => f.write_str(text),

@@ -21,6 +21,7 @@ mod export;
 mod fill;
 mod injector;
 mod libvirt;
+mod plan;
 mod run;
 mod serve;
 mod start;
@@ -65,6 +66,7 @@ pub enum Subcommands {
     Fill(fill::Options),
     Drain(change::DrainOptions),
     Libvirt(libvirt::Options),
+    Plan(plan::Options),
     #[command(hide = true)]
     Injector,
 }
@@ -93,6 +95,7 @@ impl Subcommands {
             Self::Resize(options) => change::resize(options, output),
             Self::Injector => injector::run(),
             Self::Libvirt(options) => libvirt::run(options, output),
+            Self::Plan(options) => plan::run(options, output),
             Self::Run(options) => run::run(options, program, output),
             Self::Serve(options) => serve::run(options, program),
             Self::Status(options) => status::run(options, program, output),

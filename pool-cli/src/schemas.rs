@@ -1,7 +1,7 @@
 //! The forms of the pool's `--json` documents: [`all`]. The files in `schemas/` are made from them.
 
 use crate::output::{Document, Failed};
-use crate::{bench, libvirt, start};
+use crate::{bench, libvirt, plan, start};
 use firstlight_pool::protocol::{Drained, Filling, Resized, Status};
 use firstlight_pool::server::Checked;
 use schemars::generate::SchemaSettings;
@@ -26,6 +26,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("pool-drain/2", form::<Document<'_, Drained>>()),
         ("pool-fill/1", form::<Document<'_, Filling>>()),
         ("pool-libvirt/1", form::<libvirt::Record>()),
+        ("pool-plan/1", form::<plan::Record>()),
         ("pool-resize/1", form::<Document<'_, Resized>>()),
         ("pool-run/1", form::<start::Record<'_>>()),
         ("pool-status/2", form::<Document<'_, Status>>()),

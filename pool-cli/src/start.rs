@@ -67,7 +67,7 @@ fn pause(error: &ClientError) -> Duration {
 }
 
 /// Time for zeroing what a smaller slab lacks, if the command line does not say.
-const TOPUP_MS: u32 = 5_000;
+pub(crate) const TOPUP_MS: u32 = 5_000;
 
 /// What was, or would be, started.
 #[derive(Serialize)]

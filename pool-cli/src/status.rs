@@ -276,7 +276,7 @@ fn printable(text: &str) -> String {
 }
 
 /// `850 ms`, `12.3 s`, `4 min 5 s`, `3 h 7 min`.
-fn duration(ms: u64) -> String {
+pub(crate) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0 => format!("{ms} ms"),

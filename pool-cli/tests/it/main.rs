@@ -8,6 +8,7 @@ mod bench_pool;
 mod emulator;
 mod libvirt;
 mod names;
+mod plan;
 #[path = "../../../cli/tests/it/common/schema.rs"]
 mod schema;
 #[path = "../../../cli/tests/it/common/stand_in.rs"]
