@@ -115,7 +115,7 @@ impl Slabs {
     }
 
     /// Classes of `node` of which slabs are to be filled now, and how many; the one that has least of what
-    /// it wants comes first.
+    /// it wants comes first, one whose last slab could not be filled after all others.
     pub(super) fn lacking(&self, node: Option<u32>, now: Instant) -> Vec<(Key, u64)> {
         let lacking = self.classes.iter().filter(|class| {
             class.spec.key.node == node
@@ -124,7 +124,10 @@ impl Slabs {
         });
         let mut lacking: Vec<_> = lacking.filter(|_| !self.draining).collect();
         // The share that is there, in 2^-16 of what is wanted.
-        lacking.sort_by_key(|class| (class.present() << 16) / class.wanted().max(1));
+        lacking.sort_by_key(|class| {
+            let share = (class.present() << 16) / class.wanted().max(1);
+            (class.trouble.is_some(), share)
+        });
         let slabs = |class: &Class| (class.wanted() - class.present()) as u64;
         let lacking = lacking.into_iter();
         lacking

@@ -14,6 +14,7 @@ use crate::machine::{ConnectionId, Event, denied};
 use crate::os::peer::{Credentials, Peer};
 use crate::protocol::packet::PacketError;
 use crate::protocol::{Refusal, RefusalCode, Reply, Request};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -95,11 +96,7 @@ impl Server {
                 let before = processor_time();
                 self.is_one_too_many(of, socket);
                 if of != user {
-                    let spent = processor_time().saturating_sub(before);
-                    if !self.turns.spend(of, spent) {
-                        self.strangers.spend(spent, Instant::now());
-                    }
-                    begin += spent;
+                    begin += self.charge_user_or_strangers(of, before);
                 }
             }
             return self.charge_before_it_is_known(credentials.uid, user, begin);
@@ -120,8 +117,10 @@ impl Server {
     }
 
     fn is_one_too_many(&mut self, user: u32, socket: OwnedFd) {
+        // Who has no account is a stranger, as far as is known.
+        let whose = if self.turns.knows(user) { user } else { NOBODY };
         self.connections
-            .turn_away(user, socket, RefusalCode::Busy, TOO_MANY);
+            .turn_away(user, whose, socket, RefusalCode::Busy, TOO_MANY);
         self.pool.machine.counters().turned_away += 1;
     }
 
@@ -159,7 +158,7 @@ impl Server {
             self.pool.machine.counters().denied += 1;
             let text = denied(&peer);
             self.connections
-                .turn_away(user, socket, RefusalCode::Denied, &text);
+                .turn_away(user, NOBODY, socket, RefusalCode::Denied, &text);
             return standing;
         }
         if let Some(id) = self.connections.one_to_give_up(&peer, standing) {
@@ -341,6 +340,50 @@ impl Server {
         if let Some(user) = user {
             self.charge(user, begin);
         }
+    }
+
+    /// Whether a user, or strangers if it is none, are in debt.
+    fn must_wait(&self, user: u32) -> bool {
+        let now = Instant::now();
+        if self.turns.knows(user) {
+            self.turns.is_in_debt(user, now)
+        } else {
+            self.strangers.due(now).is_some()
+        }
+    }
+
+    /// Ends connections that are due: of each user one, and more while it is not in debt.
+    pub(super) fn close_due(&mut self, due: Vec<ConnectionId>) {
+        let mut had_one = BTreeSet::new();
+        for id in due {
+            let user = self.connections.peer(id).map(|peer| peer.user);
+            if user.is_some_and(|user| had_one.insert(user) || !self.must_wait(user)) {
+                self.close_on_its_account(id);
+            }
+        }
+    }
+
+    /// Lets go of connections that were closed, and read meanwhile: of each user one, and more while it is not in debt.
+    pub(super) fn let_go_of_read(&mut self) {
+        for user in self.connections.with_unread() {
+            loop {
+                let begin = processor_time();
+                let was_one = self.connections.let_one_go(user);
+                self.charge_user_or_strangers(user, begin);
+                if !was_one || self.must_wait(user) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// What this thread has done since `begin` is on the account of a user, or of strangers if it has none.
+    fn charge_user_or_strangers(&mut self, user: u32, begin: Duration) -> Duration {
+        let spent = processor_time().saturating_sub(begin);
+        if !self.turns.spend(user, spent) {
+            self.strangers.spend(spent, Instant::now());
+        }
+        spent
     }
 
     /// What this thread has done since `begin` is on the account of `user`, if it has one.

@@ -12,7 +12,7 @@
 //! little more than one reply for each, and one that is closed keeps its place until all is read; one that gives way
 //! to another user's, for its own user. All of them are twice as many as may be open.
 
-use super::closer::{Closer, NOBODY};
+use super::closer::Closer;
 use super::events::{Events, Theirs};
 use super::pool::Outgoing;
 use super::unread::Unread;
@@ -27,7 +27,7 @@ use crate::protocol::packet::{self, PacketError};
 use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
 use rustix::net::sockopt;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -168,7 +168,7 @@ impl Connections {
     pub(super) fn has_all(&mut self, user: u32) -> bool {
         let has_all = |this: &Self| this.of_user(user) >= this.limits.connections_per_user;
         if has_all(self) {
-            self.let_go_of(user);
+            self.let_one_go(user);
         }
         let is_counted = self.by_user.contains_key(&user) || self.unread.of_user(user) > 0;
         is_counted && has_all(self)
@@ -180,20 +180,20 @@ impl Connections {
         open + self.unread.len() >= self.for_others() * 2
     }
 
-    /// A user's that were closed, and that it has read meanwhile.
-    fn let_go_of(&mut self, user: u32) {
-        let read = self.unread.read_by(user).into_iter();
-        for socket in read.chain(self.turned_away.read_by(user)) {
-            self.closer.close(user, socket);
-        }
+    /// Lets go of one of a user's that was closed, and that it has read meanwhile; whether there was one.
+    pub(super) fn let_one_go(&mut self, user: u32) -> bool {
+        let read = self.unread.read_by(user);
+        let Some(socket) = read.or_else(|| self.turned_away.read_by(user)) else {
+            return false;
+        };
+        self.closer.close(user, socket);
+        true
     }
 
-    /// All that were closed, and read meanwhile.
-    pub(super) fn let_go_of_read(&mut self) {
+    /// Users of which some that were closed were not read.
+    pub(super) fn with_unread(&self) -> BTreeSet<u32> {
         let users = self.unread.users().into_iter();
-        for user in users.chain(self.turned_away.users()) {
-            self.let_go_of(user);
-        }
+        users.chain(self.turned_away.users()).collect()
     }
 
     /// Whether there is no connection left for `peer`.
@@ -209,14 +209,7 @@ impl Connections {
 
     /// The connection to close so that `peer` gets one: of the user that has most, and has one that
     /// no request is being worked on.
-    pub(super) fn one_to_give_up(
-        &mut self,
-        peer: &Peer,
-        standing: Standing,
-    ) -> Option<ConnectionId> {
-        if self.has_no_place() {
-            self.let_go_of_read();
-        }
+    pub(super) fn one_to_give_up(&self, peer: &Peer, standing: Standing) -> Option<ConnectionId> {
         let mine = self.of_user(peer.user);
         if standing == Standing::Owner
             || mine >= self.limits.connections_per_user
@@ -246,7 +239,7 @@ impl Connections {
         queue: Rc<Events>,
     ) -> bool {
         if self.is_full(&peer, standing) {
-            self.turn_away(peer.user, socket, RefusalCode::Busy, TOO_MANY);
+            self.turn_away(peer.user, peer.user, socket, RefusalCode::Busy, TOO_MANY);
             return false;
         }
         let id = self.next;
@@ -274,20 +267,24 @@ impl Connections {
         true
     }
 
-    /// Tells the other end why its connection is closed, unless its user has left too many such words unread.
-    pub(super) fn turn_away(&mut self, user: u32, socket: OwnedFd, code: RefusalCode, text: &str) {
-        // Strangers are one user together.
-        let whose = if code == RefusalCode::Denied {
-            NOBODY
-        } else {
-            user
-        };
+    /// Tells the other end why its connection is closed, unless too many such words are unread that count for `whose`:
+    /// its user, or strangers together.
+    pub(super) fn turn_away(
+        &mut self,
+        user: u32,
+        whose: u32,
+        socket: OwnedFd,
+        code: RefusalCode,
+        text: &str,
+    ) {
         let has_too_many = |this: &Self| {
             let (of_user, all) = MOST_UNREAD_REFUSALS;
             this.turned_away.of_user(whose) >= of_user || this.turned_away.len() >= all
         };
-        if has_too_many(self) {
-            self.let_go_of(whose);
+        if has_too_many(self)
+            && let Some(read) = self.turned_away.read_by(whose)
+        {
+            self.closer.close(whose, read);
         }
         if has_too_many(self) {
             return self.closer.close(user, socket);
@@ -585,7 +582,7 @@ mod tests {
             let kind = SocketType::SEQPACKET;
             let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
             let (ours, theirs) = pair.unwrap();
-            connections.turn_away(user, ours, RefusalCode::Denied, "no");
+            connections.turn_away(user, u32::MAX, ours, RefusalCode::Denied, "no");
             theirs
         };
         let mut ends: Vec<_> = (0..65).map(&mut turn_away).collect();

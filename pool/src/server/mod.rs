@@ -333,19 +333,15 @@ impl Server {
         let outgoing = self.pool.tick();
         self.send_on_their_accounts(outgoing);
         self.wait_for_pipes();
-        self.connections.let_go_of_read();
-        for id in self.connections.stuck(now) {
-            self.close_on_its_account(id);
-        }
+        self.let_go_of_read();
+        self.close_due(self.connections.stuck(now));
         for (user, queue) in self.turns.sweep(now) {
             self.closer.close_sent(user, queue.into());
         }
         let with_lease = self.pool.machine.connections();
-        for id in self.connections.idle(now) {
-            if !with_lease.contains(&id) {
-                self.close_on_its_account(id);
-            }
-        }
+        let mut idle = self.connections.idle(now);
+        idle.retain(|id| !with_lease.contains(id));
+        self.close_due(idle);
     }
 
     fn work_done(&mut self) {

@@ -60,6 +60,17 @@ impl Turns {
         users.map(|(uid, user)| (Source::User(*uid), user.queue.as_fd()))
     }
 
+    /// Whether something is on the account of this user.
+    pub(super) fn knows(&self, uid: u32) -> bool {
+        self.users.contains_key(&uid)
+    }
+
+    /// Whether a user has to wait for its next turn.
+    pub(super) fn is_in_debt(&self, uid: u32, now: Instant) -> bool {
+        let budget = self.users.get(&uid).and_then(|user| user.budget);
+        budget.is_some_and(|budget| budget.due(now).is_some())
+    }
+
     /// What is next of a user; [`Turns::spend`] must follow.
     pub(super) fn next(&self, uid: u32) -> Option<Event> {
         self.users.get(&uid)?.queue.next().ok()?
@@ -186,8 +197,11 @@ mod tests {
     fn a_user_in_debt_is_set_aside_until_it_is_repaid() {
         let mut flood = Flood::new(&[(FLOOD, 2)], true);
         let begin = Instant::now();
+        assert!(flood.turns.knows(FLOOD) && !flood.turns.knows(OTHER));
+        assert!(!flood.turns.is_in_debt(FLOOD, begin));
         assert_eq!(flood.turn(BURST + Duration::from_millis(50)).len(), 1);
         assert!(flood.turn(Duration::ZERO).is_empty());
+        assert!(flood.turns.is_in_debt(FLOOD, begin));
         let wait = flood.turns.wait(begin).unwrap();
         assert!(wait >= Duration::from_millis(400), "{wait:?}");
         // What is spent meanwhile comes on top.

@@ -38,16 +38,15 @@ impl Unread {
         u32::try_from(all).unwrap_or(u32::MAX)
     }
 
-    /// Takes out those of a user that were read meanwhile.
-    pub(super) fn read_by(&mut self, user: u32) -> Vec<OwnedFd> {
-        let Some(own) = self.by_user.get_mut(&user) else {
-            return Vec::new();
-        };
-        let read = own.extract_if(.., |socket| !is_unread(socket)).collect();
+    /// Takes out one of a user's that was read meanwhile.
+    pub(super) fn read_by(&mut self, user: u32) -> Option<OwnedFd> {
+        let own = self.by_user.get_mut(&user)?;
+        let at = own.iter().position(|socket| !is_unread(socket))?;
+        let read = own.swap_remove(at);
         if own.is_empty() {
             self.by_user.remove(&user);
         }
-        read
+        Some(read)
     }
 
     pub(super) fn users(&self) -> Vec<u32> {

@@ -74,3 +74,32 @@ fn a_user_that_takes_and_gives_makes_itself_wait() {
     let takes = takes_beside_a_flood(&[(BYTES, 4)], BYTES, BYTES, 60);
     assert!(takes >= 29, "{takes} of 60");
 }
+
+#[test]
+fn a_class_that_cannot_be_filled_is_tried_after_the_others() {
+    let large = key(8 * BYTES);
+    let mut slabs = slabs(3);
+    slabs.want(&[
+        spec(3),
+        Spec {
+            key: large,
+            ..spec(1)
+        },
+    ]);
+    let mut now = Instant::now();
+    let mut tried = Vec::new();
+    for _ in 0..8 {
+        let order = begin_fill(&mut slabs, now).expect("the large one is lacking");
+        let is_large = order.spec.key == large;
+        slabs.filled(order.id, is_large.then(|| "no memory".into()), now);
+        tried.push(is_large);
+        // So long that it may be tried again.
+        now += RETRY_AFTER;
+    }
+    // Once at most before the three others are filled.
+    assert_eq!(
+        tried.iter().rposition(|is_large| !is_large),
+        Some(3),
+        "{tried:?}"
+    );
+}
