@@ -20,6 +20,7 @@ pub mod emulator;
 mod export;
 mod fill;
 mod injector;
+mod input;
 mod libvirt;
 mod plan;
 mod run;

@@ -7,6 +7,7 @@
 use crate::Program;
 use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::input;
 use crate::output::Output;
 use crate::start::{self, Record, Terms, check_nodes, words};
 use clap::Args;
@@ -14,8 +15,7 @@ use firstlight_pool::launch::{Backing, Need, Plan, label};
 use firstlight_pool::protocol::{Label, PageSize};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Start a VMM on memory of the pool
@@ -126,13 +126,8 @@ fn read_body(path: &Path) -> Result<String, Failure> {
         let path = path.display();
         Failure::Pool(format!("{path}: {error}; expected the body of vm.create"))
     };
-    let mut text = String::new();
-    let mut file = File::open(path).map_err(failed)?.take(MOST_BODY_BYTES + 1);
-    file.read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MOST_BODY_BYTES {
-        return Err(failed(io::Error::other("a body of more than 1 MiB")));
-    }
-    Ok(text)
+    let text = input::read(path, MOST_BODY_BYTES).map_err(failed)?;
+    text.ok_or_else(|| failed(io::Error::other("a body of more than 1 MiB")))
 }
 
 /// OUT becomes a new file: what is there and no file, or what IN says, stays.

@@ -13,6 +13,7 @@ mod trace;
 mod words;
 
 use crate::failure::Failure;
+use crate::input;
 use crate::output::Output;
 use crate::start::TOPUP_MS;
 use crate::text::plural;
@@ -20,26 +21,21 @@ use clap::Args;
 use cluster::{Dealing, deal, draw, play_all, search};
 use firstlight_figures::random::Random;
 use firstlight_pool::config::Size;
+use firstlight_pool::machine::MOST_SLABS;
+use firstlight_pool::protocol::PageSize;
 use node::{Host, takes};
 pub(crate) use record::Record;
 use record::{Stock, report};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use trace::{SECOND, Start};
 use words::{Goal, Lifetimes, Rate, Share, Time};
 
 /// Bytes of a trace at most.
-const MOST_TRACE_BYTES: u64 = 256 << 20;
+const MOST_TRACE_BYTES: u64 = (256 << 20) - 1;
 
 /// Starts that are drawn at most.
 const MOST_STARTS: f64 = 1e8;
-
-/// Slabs that a daemon keeps at most.
-const MOST_SLABS: u64 = 1 << 20;
-
-/// A slab is a multiple of this.
-const PAGE_BYTES: u64 = 2 << 20;
 
 /// How many slabs to keep: play starts and stops with one stock after the other
 ///
@@ -170,7 +166,7 @@ fn planned(options: &Options) -> Result<Record, Failure> {
     }
     let slab = options.slab.map_or(largest, Size::bytes);
     let slab_bytes = slab
-        .checked_next_multiple_of(PAGE_BYTES)
+        .checked_next_multiple_of(PageSize::Huge.bytes())
         .filter(|bytes| *bytes > 0);
     let Some(slab_bytes) = slab_bytes.filter(|bytes| *bytes <= 1 << 50) else {
         let text = format!("a slab of {slab} bytes: expected a size above 0, and 1P at most");
@@ -205,7 +201,7 @@ fn planned(options: &Options) -> Result<Record, Failure> {
     let space = options
         .memory
         .map_or(u64::MAX, |memory| memory.bytes() / slab_bytes);
-    let most = most_starts.min(space).min(MOST_SLABS);
+    let most = most_starts.min(space).min(MOST_SLABS.into());
     let most_slabs = u32::try_from(most).unwrap_or(u32::MAX);
     let counted_ns = end_ns.saturating_sub(warm_up_ns);
     let stock = |slabs| {
@@ -249,20 +245,11 @@ fn starts(options: &Options, random: &mut Random) -> Result<(Vec<Start>, u64), F
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| {
+    let expected = |what: String| {
         let path = path.display();
-        Failure::Usage(format!(
-            "{path}: expected a trace that can be read: {error}"
-        ))
+        Failure::Usage(format!("{path}: expected a trace {what}"))
     };
-    let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
-    let read = file.take(MOST_TRACE_BYTES).read_to_string(&mut text);
-    if read.map_err(failed)? as u64 == MOST_TRACE_BYTES {
-        let path = path.display();
-        return Err(Failure::Usage(format!(
-            "{path}: expected a trace below 256 MiB"
-        )));
-    }
-    Ok(text)
+    input::read(path, MOST_TRACE_BYTES)
+        .map_err(|error| expected(format!("that can be read: {error}")))?
+        .ok_or_else(|| expected("below 256 MiB".into()))
 }

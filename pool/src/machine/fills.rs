@@ -56,9 +56,12 @@ impl Fills {
     ) -> Option<(Turn, Key)> {
         let mut waiting = Vec::new();
         for (key, slabs) in lacking {
-            waiting.extend(returns.owed(*key).map(|(user, _)| (Some(user), *key)));
-            let owed: u64 = returns.owed(*key).map(|(_, slabs)| slabs).sum();
-            if owed < *slabs {
+            let mut left = *slabs;
+            for (user, owed) in returns.owed(*key) {
+                waiting.push((Some(user), *key));
+                left = left.saturating_sub(owed);
+            }
+            if left > 0 {
                 waiting.push((None, *key));
             }
         }

@@ -52,7 +52,7 @@ use std::time::Instant;
 use take::Takes;
 
 /// Slabs one pool may be asked to keep at run time.
-const MOST_SLABS: u32 = 1 << 20;
+pub const MOST_SLABS: u32 = 1 << 20;
 
 /// Why a user that no rule names is refused.
 #[must_use]

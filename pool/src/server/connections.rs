@@ -192,8 +192,10 @@ impl Connections {
 
     /// Users of which some that were closed were not read.
     pub(super) fn with_unread(&self) -> BTreeSet<u32> {
-        let users = self.unread.users().into_iter();
-        users.chain(self.turned_away.users()).collect()
+        self.unread
+            .users()
+            .chain(self.turned_away.users())
+            .collect()
     }
 
     /// Whether there is no connection left for `peer`.

@@ -49,7 +49,7 @@ impl Unread {
         Some(read)
     }
 
-    pub(super) fn users(&self) -> Vec<u32> {
-        self.by_user.keys().copied().collect()
+    pub(super) fn users(&self) -> impl Iterator<Item = u32> {
+        self.by_user.keys().copied()
     }
 }
