@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    Content, Cursor, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal, Request,
+    BlockError, Content, Cursor, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal, Request,
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
@@ -248,6 +248,34 @@ fn a_worker_finds_memory_of_all_zones_of_a_window() {
         .concat();
         assert_eq!(zones, expected);
     }
+    machine.validate().unwrap();
+}
+
+/// It is aligned as a block, but it is a range: a block is of one node and zone.
+#[test]
+fn a_range_of_two_zones_is_freed_as_a_range_alone() {
+    let machine = machine_with_windows(
+        range(4 * GIB, 4 * GIB + 64 * MIB),
+        &[(1, range(64 * GIB, 65 * GIB))],
+    );
+    for slot in 0..2 {
+        machine
+            .add(NewMemory::new(dimm(slot)).of(numbered(2 + slot)))
+            .unwrap();
+    }
+    let before = machine.statistics();
+    let both = PhysRange::new(dimm(0).start().get(), dimm(1).end().get()).unwrap();
+    let both = both.inner_frames();
+    let order = Order::of_block(both.count()).unwrap();
+    machine.allocate_range(both).unwrap();
+    let held = machine.statistics();
+    assert_eq!(held.free_frames, before.free_frames - both.count());
+    let frame = both.start();
+    let refused = Err(BlockError::Reserved { frame, order });
+    assert_eq!(machine.free(frame, order), refused);
+    assert_eq!(machine.statistics(), held);
+    machine.free_frames(both).unwrap();
+    assert_eq!(machine.statistics(), before);
     machine.validate().unwrap();
 }
 

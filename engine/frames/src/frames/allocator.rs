@@ -214,7 +214,8 @@ impl<'m> Frames<'m> {
 
     /// Allocates the frames of `range`, all of them or none: any start and
     /// any length, also across the borders of zones and nodes, as long as all
-    /// of it is memory.
+    /// of it is memory. What lies across a border is freed by [`Frames::free_frames`], also if it
+    /// is aligned as a block: a block is of one node and zone.
     ///
     /// Costs a read of the words of the range (one a giant frame where it is free as a whole) and a
     /// step for each of the largest aligned blocks it consists of: one a giant frame and at most 34

@@ -164,7 +164,8 @@ pub enum BlockError {
         order: Order,
     },
     /// Some of it is reserved for ever (the allocator's own tables, the kernel's image, memory
-    /// that must not be touched), or was never added.
+    /// that must not be touched), was never added, or, in a window, is memory of another zone than
+    /// its first frame.
     Reserved {
         /// First frame of the block.
         frame: Frame,
@@ -200,7 +201,7 @@ impl fmt::Display for BlockError {
             ),
             Self::Reserved { frame, order } => write!(
                 f,
-                "{frame} with {order} freed, but some of it is reserved for ever, or was never added"
+                "{frame} with {order} freed, but some of it is reserved for ever, was never added, or is of another zone"
             ),
             Self::FreedTwice { frame, order } => write!(
                 f,

@@ -9,7 +9,7 @@ use firstlight::node::{NodeId, ZoneKind};
 
 use crate::frames_stress::Round;
 use crate::frames_stress::yard::{Yard, is_marked_sparsely};
-use crate::kit::{self, ReusedCache};
+use crate::kit::ReusedCache;
 
 pub(crate) type Operation = (u32, &'static str, fn(&mut Worker<'_>));
 
@@ -191,13 +191,17 @@ impl<'y> Worker<'y> {
     fn allocate_at(&mut self) {
         let order = Order::new(self.random.pick(self.yard.orders)).unwrap();
         let start = Frame::new(self.some_frame() & !(order.frames() - 1));
-        if self
-            .yard
-            .frames
-            .allocate_range(kit::block(start, order))
-            .is_ok()
-        {
+        let (frames, all) = (&self.yard.frames, block(start, order));
+        if frames.allocate_range(all).is_err() {
+            return;
+        }
+        // In a window its quarters may be of several zones, on the large machine DIMMs: no block then.
+        let quarter = |number| Frame::new(start.get() + number * order.frames() / 4);
+        let zones = [0, 1, 2, 3].map(|number| frames.zone_of(quarter(number)));
+        if zones.iter().all(|zone| *zone == zones[0]) {
             self.keep(start, order);
+        } else {
+            self.hold_for_a_moment(all);
         }
     }
 
