@@ -19,8 +19,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Connections that are accepted in one turn.
+/// Connections that are accepted in one turn, until one took long.
 const ACCEPTS_A_TURN: usize = 4;
+
+/// So long takes what wakes very many that wait for the other end.
+const LONG: Duration = Duration::from_millis(1);
 
 impl Server {
     /// Accepts what waits. Users that may do nothing here have a budget together; in debt, the
@@ -36,7 +39,12 @@ impl Server {
         let mut is_theirs = false;
         for _ in 0..ACCEPTS_A_TURN {
             match self.listener.accept() {
-                Ok(Some(socket)) => is_theirs |= self.welcome(socket) == Standing::Stranger,
+                Ok(Some(socket)) => {
+                    is_theirs |= self.welcome(socket) == Standing::Stranger;
+                    if processor_time().saturating_sub(begin) > LONG {
+                        break;
+                    }
+                }
                 Ok(None) => break,
                 Err(_) => {
                     // Out of descriptors, most likely: clients that wait go on waiting.
@@ -74,10 +82,14 @@ impl Server {
         let user = self.pool.user_of(credentials.uid);
         // Before its groups and its cgroup are read: one that does nothing but connect has all that
         // it may have most of the time.
-        let has_all = self.connections.has_all(user);
+        let mut has_all = self.connections.has_all(user);
         if has_all {
             // It has an account, also where all of its connections are closed and unread.
             let _ = self.turns.queue(user, true);
+            // In debt it waits until the next tick lets one go.
+            if !self.must_wait(user) && self.connections.let_one_go(user) {
+                has_all = self.connections.has_all(user);
+            }
         }
         if has_all || self.peers.has_all(user) {
             self.is_one_too_many(user, socket);
@@ -352,9 +364,8 @@ impl Server {
         }
     }
 
-    /// Ends connections that are due: of each user one, and more while it is not in debt.
-    pub(super) fn close_due(&mut self, due: Vec<ConnectionId>) {
-        let mut had_one = BTreeSet::new();
+    /// Ends connections that are due: of each user one, if it has not `had_one`, and more while it is not in debt.
+    pub(super) fn close_due(&mut self, due: Vec<ConnectionId>, had_one: &mut BTreeSet<u32>) {
         for id in due {
             let user = self.connections.peer(id).map(|peer| peer.user);
             if user.is_some_and(|user| had_one.insert(user) || !self.must_wait(user)) {
@@ -364,12 +375,15 @@ impl Server {
     }
 
     /// Lets go of connections that were closed, and read meanwhile: of each user one, and more while it is not in debt.
-    pub(super) fn let_go_of_read(&mut self) {
+    pub(super) fn let_go_of_read(&mut self, had_one: &mut BTreeSet<u32>) {
         for user in self.connections.with_unread() {
             loop {
                 let begin = processor_time();
                 let was_one = self.connections.let_one_go(user);
                 self.charge_user_or_strangers(user, begin);
+                if was_one {
+                    had_one.insert(user);
+                }
                 if !was_one || self.must_wait(user) {
                     break;
                 }

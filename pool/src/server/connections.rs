@@ -98,8 +98,9 @@ const SEND_BUFFER: usize = 2304;
 /// Longer replies need a larger buffer.
 const SHORT_REPLY: usize = 4096;
 
-/// Refusals of connections of one user that may be unread, of strangers together, and of all.
-const MOST_UNREAD_REFUSALS: (u32, u32) = (64, 1024);
+/// Refusals of connections of one user that may be unread, or of strangers together; of all half as many as
+/// connections may be open.
+const MOST_UNREAD_REFUSALS: u32 = 64;
 
 /// Sends a reply, if not much is unread.
 fn send(socket: &OwnedFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -165,13 +166,9 @@ impl Connections {
     }
 
     /// Whether a user whose connections are counted has all that one may have: not the owner.
-    pub(super) fn has_all(&mut self, user: u32) -> bool {
-        let has_all = |this: &Self| this.of_user(user) >= this.limits.connections_per_user;
-        if has_all(self) {
-            self.let_one_go(user);
-        }
+    pub(super) fn has_all(&self, user: u32) -> bool {
         let is_counted = self.by_user.contains_key(&user) || self.unread.of_user(user) > 0;
-        is_counted && has_all(self)
+        is_counted && self.of_user(user) >= self.limits.connections_per_user
     }
 
     /// Connections that users other than the owner have, closed ones with unread replies among them, are as many as may be.
@@ -280,8 +277,8 @@ impl Connections {
         text: &str,
     ) {
         let has_too_many = |this: &Self| {
-            let (of_user, all) = MOST_UNREAD_REFUSALS;
-            this.turned_away.of_user(whose) >= of_user || this.turned_away.len() >= all
+            this.turned_away.of_user(whose) >= MOST_UNREAD_REFUSALS
+                || this.turned_away.len() >= this.limits.connections / 2
         };
         if has_too_many(self)
             && let Some(read) = self.turned_away.read_by(whose)
@@ -565,6 +562,7 @@ mod tests {
         // Where descriptors pass a thread closes it.
         let until_free = |connections: &mut Connections, user| {
             while connections.has_all(user) {
+                connections.let_one_go(user);
                 std::thread::yield_now();
             }
         };
@@ -592,6 +590,29 @@ mod tests {
         assert!(!hears(&ends.pop().unwrap()));
         assert!(hears(&ends.pop().unwrap()));
         assert!(hears(&turn_away(7)));
+    }
+
+    /// Where a process may have few descriptors, these are none that root's connections need.
+    #[test]
+    fn unread_refusals_are_half_as_many_as_connections() {
+        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
+        let limits = Limits {
+            connections: 8,
+            ..Limits::default()
+        };
+        let mut connections = Connections::new(&limits, closer);
+        let heard = (1..=8).map(|user| {
+            let kind = SocketType::SEQPACKET;
+            let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+            let (ours, theirs) = pair.unwrap();
+            connections.turn_away(user, user, ours, RefusalCode::Busy, TOO_MANY);
+            theirs
+        });
+        let ends: Vec<_> = heard.collect();
+        let heard = ends
+            .iter()
+            .filter(|end| packet::receive(end, 1 << 10, 0).is_ok());
+        assert_eq!(heard.count(), 4);
     }
 
     #[test]

@@ -186,6 +186,7 @@ impl Server {
         let mut ids = SubordinateIds::of_machine(&[0, owner]);
         ids.read();
         let peers = Peers::new(ids.clone(), workers.waker()).map_err(no_thread)?;
+        peers.limit(limits.connections);
         let notifier = Notifier::new(workers.waker()).map_err(no_thread)?;
         let mut pool = Pool::new(Parts {
             machine,
@@ -333,15 +334,16 @@ impl Server {
         let outgoing = self.pool.tick();
         self.send_on_their_accounts(outgoing);
         self.wait_for_pipes();
-        self.let_go_of_read();
-        self.close_due(self.connections.stuck(now));
+        let mut had_one = BTreeSet::new();
+        self.let_go_of_read(&mut had_one);
+        self.close_due(self.connections.stuck(now), &mut had_one);
         for (user, queue) in self.turns.sweep(now) {
             self.closer.close_sent(user, queue.into());
         }
         let with_lease = self.pool.machine.connections();
         let mut idle = self.connections.idle(now);
         idle.retain(|id| !with_lease.contains(id));
-        self.close_due(idle);
+        self.close_due(idle, &mut had_one);
     }
 
     fn work_done(&mut self) {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Connections that may wait, but for the owner's.
+/// Connections that may wait, but for the owner's, and no more than half of those that may be open.
 const MOST: usize = 256;
 
 /// Of these, of one user.
@@ -51,8 +51,10 @@ pub(super) struct Known {
     pub(super) ids: Option<SubordinateIds>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
+    /// How many may wait, but for the owner's.
+    most: usize,
     /// By user, as far as that is known, the first first.
     unknown: BTreeMap<u32, VecDeque<Unknown>>,
     /// The users of these, in turn.
@@ -99,6 +101,19 @@ impl Queue {
     fn len(&self) -> usize {
         let waiting: usize = self.unknown.values().map(VecDeque::len).sum();
         waiting + usize::from(self.under_way.is_some()) + self.known.len()
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            most: MOST,
+            unknown: BTreeMap::new(),
+            turns: VecDeque::new(),
+            under_way: None,
+            known: Vec::new(),
+            is_over: false,
+        }
     }
 }
 
@@ -177,6 +192,11 @@ impl Peers {
         Ok(Self { shared })
     }
 
+    /// So many connections may be open from now on: half as many may wait.
+    pub(super) fn limit(&self, connections: u32) {
+        self.shared.lock().most = MOST.min(connections as usize / 2);
+    }
+
     /// Whether so many of a user's wait that no other of that user's is to.
     pub(super) fn has_all(&self, user: u32) -> bool {
         self.shared.lock().of_user(user) >= MOST_OF_A_USER
@@ -187,7 +207,7 @@ impl Peers {
     pub(super) fn look_up(&self, user: u32, unknown: Unknown) -> Option<(u32, OwnedFd)> {
         let is_owner = unknown.is_owner;
         let mut queue = self.shared.lock();
-        let is_full = !is_owner && queue.len() >= MOST;
+        let is_full = !is_owner && queue.len() >= queue.most;
         let given_up = is_full.then(|| queue.give_up(user)).flatten();
         if is_full && given_up.is_none() {
             return Some((user, unknown.socket));
@@ -327,6 +347,10 @@ mod tests {
         }
         assert_eq!(peers.shared.lock().len(), MOST);
         until(|| peers.shared.lock().under_way == Some(1));
+        // Fewer may wait where fewer may be open.
+        peers.limit(10);
+        assert_eq!(peers.shared.lock().most, 5);
+        peers.limit(1024);
         // Root's waits beside them, and is the next.
         assert!(peers.look_up(0, of_root()).is_none());
         go_on.send(()).unwrap();

@@ -143,6 +143,7 @@ impl Server {
         }
         let limits = start::within_descriptors(&config.limits, say);
         self.connections.limit(&limits);
+        self.peers.limit(limits.connections);
         for note in &prepared.notes {
             say(note);
         }
