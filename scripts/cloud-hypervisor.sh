@@ -67,6 +67,16 @@ until_clean() {
     fail "expected 4 GiB clean after two minutes: $(cat "$folder/pool.log")"
 }
 
+# Waits until this holds of the guest, half a minute at most.
+until_it() {
+    for _ in {1..300}; do
+        if "$@" 2>/dev/null; then return; fi
+        kill -0 "$guest" 2>/dev/null || fail "expected the VMM to go on until $*: it has ended"
+        sleep 0.1
+    done
+    fail "expected within 30 s: $*"
+}
+
 ask() {
     timeout 30 "$remote" --api-socket "$folder/vm.sock" "$@"
 }
@@ -99,7 +109,8 @@ of_guest=(--kernel "$kernel" --cpus "boot=1" --console off --serial null)
 until_clean
 "$pool" run --require -- "$vmm" --api-socket "$folder/vm.sock" "${of_guest[@]}" --memory size=4G &
 guest=$!
-until ask info 2>/dev/null | grep -q Running; do sleep 0.1; done
+runs() { ask info | grep -q Running; }
+until_it runs
 check "by its command line"
 end
 
@@ -110,7 +121,7 @@ cat >"$folder/in.json" <<BODY
 BODY
 "$pool" run --require --vm-config "$folder/in.json" "$folder/out.json" -- "$vmm" --api-socket "$folder/vm.sock" &
 guest=$!
-until [ -S "$folder/vm.sock" ]; do sleep 0.1; done
+until_it test -S "$folder/vm.sock"
 ask create "$folder/out.json"
 ask boot
 check "by its API"

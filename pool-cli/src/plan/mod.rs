@@ -34,8 +34,8 @@ use words::{Goal, Lifetimes, Rate, Share, Time};
 /// Bytes of a trace at most.
 const MOST_TRACE_BYTES: u64 = (256 << 20) - 1;
 
-/// Starts that are drawn at most.
-const MOST_STARTS: f64 = 1e8;
+/// Starts that are drawn at most: some 70 bytes of memory each.
+const MOST_STARTS: f64 = 2e7;
 
 /// How many slabs to keep: play starts and stops with one stock after the other
 ///
@@ -238,7 +238,7 @@ fn starts(options: &Options, random: &mut Random) -> Result<(Vec<Start>, u64), F
     let end_ns = options.warm_up.0.saturating_add(options.duration.0);
     if rate.0 * end_ns as f64 / SECOND as f64 > MOST_STARTS {
         let text =
-            "more than 100,000,000 starts: expected a lower --starts, or a shorter --duration";
+            "more than 20,000,000 starts: expected a lower --starts, or a shorter --duration";
         return Err(Failure::Usage(text.into()));
     }
     Ok((draw(rate, &options.sizes, lifetime, end_ns, random), end_ns))
