@@ -161,10 +161,7 @@ pub(crate) fn bring_up(
         command_line: loader.command_line,
         map,
         direct: platform,
-        // Per-CPU caches are not needed before there is work.
-        frames: memory
-            .frames
-            .with_cpus(storage::cpu_slots(tables.listed_cpus())),
+        frames: memory.frames,
         tables,
         trampoline,
         hooks: memory.hooks,

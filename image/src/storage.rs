@@ -2,11 +2,8 @@
 //! that needs more, the error has the size needed (no list is cut).
 
 use firstlight::events::Event;
-use firstlight::frames::CpuSlot;
 use firstlight::start::{BootSlots, BootStorage};
 use spin::{Mutex, MutexGuard};
-
-use crate::arch::cpus::MOST;
 
 /// For 1,024 ranges of every kind and 256 nodes.
 #[unsafe(link_section = ".bss.stale")]
@@ -22,14 +19,6 @@ pub(crate) unsafe fn boot() -> BootSlots<'static> {
     // SAFETY: the only use in this kernel, as the caller promises; a kernel before is gone.
     unsafe { BOOT.force_unlock() };
     MutexGuard::leak(BOOT.lock()).into()
-}
-
-/// The shared part of the per-CPU caches.
-static CPU_SLOTS: [CpuSlot; MOST] = [const { CpuSlot::new() }; MOST];
-
-/// Slots for so many CPUs, or for the most that are started.
-pub(crate) fn cpu_slots(cpus: usize) -> &'static [CpuSlot] {
-    CPU_SLOTS.get(..cpus).unwrap_or(&CPU_SLOTS)
 }
 
 /// Slots for the events of the way up; called once.

@@ -64,7 +64,7 @@
 #define FL_FRAMES_WORDS 128
 
 // 64-bit words of an fl_cpu.
-#define FL_CPU_WORDS 1536
+#define FL_CPU_WORDS 8
 
 // 64-bit words of an fl_drain.
 #define FL_DRAIN_WORDS 4
@@ -158,8 +158,8 @@ typedef struct {
 } fl_request;
 
 // A CPU's own frames: what was freed on it is the next that it allocates, without a write that
-// other CPUs see. In storage of the caller: per-CPU data, or frames of the allocator, never a
-// stack. All zero before fl_cpu_init.
+// other CPUs see. In storage of the caller; what it caches lies in the memory of fl_create. All
+// zero before fl_cpu_init.
 //
 // All calls with it come from its CPU, with preemption off, and with interrupts off where their
 // handlers make some, too. A call that interrupted another one is refused with FL_IN_CALL.
@@ -200,7 +200,8 @@ const char *fl_error_string(int32_t error);
 // Bytes of memory that fl_create needs for a span of `span_bytes` from `span_start` on, both in
 // bytes and multiples of a frame, if memory comes with at most `holes` holes at a time (before,
 // between and after what was added or adopted), and for `cpus` CPUs: stored in `bytes`. About
-// 34 bytes for each MiB of the span, of which little is written before that MiB is used.
+// 34 bytes for each MiB of the span, of which little is written before that MiB is used, and
+// 12 KiB for each CPU.
 //
 // FL_NULL, FL_UNALIGNED, FL_BAD_SPAN, FL_TOO_LARGE. Any CPU, any handler, at any time.
 fl_error fl_bytes_for(uint64_t span_start,

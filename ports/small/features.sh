@@ -22,7 +22,7 @@ row() {
     binary=$built/$bare/release/small
     text=$(size -A "$binary" | awk '$1 == ".text" || $1 == ".rodata" { sum += $2 } END { print sum }')
     symbol() { echo $((16#$(nm -S "$binary" | awk -v name="$1" '$4 ~ name { print $2; exit }'))); }
-    printf '| %s | %s | %s | %s |' "$1" "$text" "$(symbol 4CELL)" "$(symbol 6TABLES)"
+    printf '| %s | %s | %s | %s |' "$1" "$text" "$(symbol 4CPUS)" "$(symbol 6TABLES)"
     for shape in page shared-page shared-huge; do
         more=$(instructions $shape 3000)
         fewer=$(instructions $shape 1000)

@@ -17,7 +17,7 @@ text_of() {
 
 binaries=${CARGO_TARGET_DIR:-target}/$target/release
 text=$(text_of small)
-cell=$((16#$(nm -S "$binaries/small" | awk '/4CELL/ { print $2 }')))
+cell=$((16#$(nm -S "$binaries/small" | awk '/4CPUS/ { print $2 }')))
 data=$(size -A "$binaries/small" | awk '$1 == ".data" { print $2 }')
 own=$(text_of unikernel own)
 ranges=$(text_of unikernel)

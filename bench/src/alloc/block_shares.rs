@@ -6,8 +6,9 @@
 
 use super::fragmentation::Lifetimes;
 use super::ground::Ground;
+use crate::machine::cpu_caches;
 use firstlight::blocks::{BlockSize, Blocks};
-use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames};
+use firstlight::frames::{Cpu, Frames};
 use firstlight::node::NodeId;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_workloads::lists::own;
@@ -70,10 +71,9 @@ pub fn block_shares(memory_bytes: u64) -> Result<BlockShares, Box<dyn Error>> {
     let mut storage = ground.machine.storage();
     let layout = ground.machine.layout(&mut storage)?;
     let space = MetadataSpace::new(ground.machine.metadata_bytes())?;
-    let slots = [CpuSlot::new()];
-    let frames = Frames::build(layout, &space)?.with_cpus(&slots);
-    let mut cache = CpuCache::new();
-    let cpus = [own::<Cpu<'_, '_>>(frames.cpu(0, NodeId(0), &mut cache)?)];
+    let frames = Frames::build(layout, &space)?;
+    frames.provide_cpus(cpu_caches(1))?;
+    let cpus = [own::<Cpu<'_, '_>>(frames.cpu(0, NodeId(0))?)];
     let ours = Ours::new(&cpus);
     let mut cpu = ours.cpu(0).ok_or("no handle for the first CPU")?;
 

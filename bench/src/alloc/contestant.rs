@@ -4,9 +4,10 @@
 use super::ground::Ground;
 use super::task::{Task, UnknownName, Workload};
 use crate::heap;
+use crate::machine::cpu_caches;
 use crate::rivals::{Bitmap, Bitmap1T, BuddyLeaves, BuddySlab, BuddySystem, Ranges};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{Cpu, CpuCache, CpuError, CpuSlot, DrainRequest, Frames, Hooks};
+use firstlight::frames::{Cpu, CpuError, DrainRequest, Frames, Hooks};
 use firstlight::node::NodeId;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
@@ -250,15 +251,12 @@ fn firstlight<V: Visitor>(
     let mut storage = ground.machine.storage();
     let layout = ground.machine.layout(&mut storage)?;
     let space = MetadataSpace::new(ground.machine.metadata_bytes())?;
-    let slots: Vec<CpuSlot> = (0..threads).map(|_| CpuSlot::new()).collect();
-    let frames = Frames::build(layout, &space)?
-        .with_cpus(&slots)
-        .with_hooks(&Patience);
-    let mut caches: Vec<CpuCache> = (0..threads).map(|_| CpuCache::new()).collect();
-    let own_bytes =
-        size_of_val(&*slots) + size_of_val(&*caches) + threads * size_of::<Cpu<'_, '_>>();
-    let cpus: Vec<_> = (caches.iter_mut().enumerate())
-        .map(|(index, cache)| Ok(own(frames.cpu(index, NodeId::default(), cache)?)))
+    let frames = Frames::build(layout, &space)?.with_hooks(&Patience);
+    let caches = cpu_caches(threads);
+    frames.provide_cpus(caches)?;
+    let own_bytes = size_of_val(caches) + threads * size_of::<Cpu<'_, '_>>();
+    let cpus: Vec<_> = (0..threads)
+        .map(|index| Ok(own(frames.cpu(index, NodeId::default())?)))
         .collect::<Result<_, CpuError>>()?;
     visitor.visit(&Ours::new(&cpus), &|| {
         let tables = space.reservation().resident_bytes().unwrap_or_default();

@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 
 use firstlight::addr::{PAGE_BYTES, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory};
+use firstlight::frames::CpuCache;
 use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage};
 use firstlight::map::MemoryKind;
 use firstlight::node::NodeId;
@@ -31,6 +32,13 @@ pub struct Machine {
     pub memory: Vec<(PhysRange, NodeId)>,
     /// Reserved before the allocator comes up.
     pub reserved: Vec<PhysRange>,
+}
+
+/// Caches for so many CPUs, never freed.
+#[must_use]
+pub fn cpu_caches(cpus: usize) -> &'static [CpuCache] {
+    let caches: Vec<_> = (0..cpus).map(|_| CpuCache::new()).collect();
+    caches.leak()
 }
 
 /// A range that the caller knows not to end before it starts.

@@ -8,7 +8,7 @@ use super::record::Row;
 use crate::alloc::Spread;
 use firstlight::addr::{Frame, Order};
 use firstlight::background::Next;
-use firstlight::frames::{Cpu, CpuCache, Frames, Request};
+use firstlight::frames::{Cpu, Frames, Request};
 use firstlight::node::NodeId;
 use firstlight::zeroing::MappedMemory;
 use firstlight_host::clock::Clock;
@@ -32,8 +32,7 @@ pub(super) fn allocate(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = Vec::new();
-    let mut cache = Box::new(CpuCache::new());
-    let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
+    let mut cpu = frames.cpu(0, NodeId(0))?;
     for (order, count, group) in REQUESTS {
         progress(&format!("zeroed blocks of {order}"));
         let mut ns: [Vec<f64>; 2] = Default::default();

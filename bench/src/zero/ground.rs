@@ -1,8 +1,8 @@
 //! Real memory as the frames of a machine: [`Ground`].
 
-use crate::machine::{GIB, Machine, Storage};
+use crate::machine::{GIB, Machine, Storage, cpu_caches};
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
-use firstlight::frames::{CpuSlot, Frames, Hooks, Request};
+use firstlight::frames::{CpuCache, Frames, Hooks, Request};
 use firstlight::memmap::Writer;
 use firstlight::memmap::writer::Line;
 use firstlight::node::NodeId;
@@ -22,7 +22,7 @@ pub(super) struct Ground {
     machine: Machine,
     storage: Storage,
     tables: MetadataSpace,
-    slots: [CpuSlot; 1],
+    caches: &'static [CpuCache],
 }
 
 impl Ground {
@@ -41,7 +41,7 @@ impl Ground {
             memory,
             storage: machine.storage(),
             tables: MetadataSpace::new(machine.metadata_bytes())?,
-            slots: [const { CpuSlot::new() }; 1],
+            caches: cpu_caches(1),
             machine,
         })
     }
@@ -62,8 +62,9 @@ impl Ground {
     ) -> Result<Frames<'f>, Box<dyn Error>> {
         self.tables.reset();
         let layout = self.machine.layout(&mut self.storage)?;
-        let frames = Frames::build(layout, &self.tables)?;
-        Ok(frames.with_hooks(kernel).with_cpus(&self.slots))
+        let frames = Frames::build(layout, &self.tables)?.with_hooks(kernel);
+        frames.provide_cpus(self.caches)?;
+        Ok(frames)
     }
 }
 

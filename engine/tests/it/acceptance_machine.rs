@@ -106,7 +106,7 @@ impl<P: Platform + Sync> Kernel<P> {
             drains: AtomicU64::new(0),
             races: AtomicBool::new(false),
         }));
-        let frames = frames.with_hooks(kernel).with_cpus(kit::slots(2));
+        let frames = kit::with_cpus(frames.with_hooks(kernel), 2);
         (kernel.frames.get_or_init(|| frames), kernel)
     }
 }
@@ -237,7 +237,7 @@ fn workers_and_allocations_accept_each_frame_once() {
         scope.spawn(|| acceptance.accept_all(frames, NodeId(1)));
         let threads = [0, 1].map(|node| {
             scope.spawn(move || {
-                let mut cpu = frames.cpu(node.into(), NodeId(node), kit::cache()).unwrap();
+                let mut cpu = frames.cpu(node.into(), NodeId(node)).unwrap();
                 let mut taken = 0;
                 while let Ok(frame) = cpu.allocate(Request::new(Order::PAGE)) {
                     if unaccepted(frame.get()) {
@@ -305,7 +305,7 @@ fn memory_is_accepted_before_other_nodes_are_used_and_caches_drained() {
     machine.memory[3].2 = EarlyFlags::UNACCEPTED;
     let platform = Guest::new(None);
     let (frames, kernel) = accepting(&machine, platform);
-    let mut cpu = frames.cpu(0, NodeId(0), kit::cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let held = cpu.allocate(Request::new(Order::PAGE)).unwrap();
     assert!(cpu.cached_frames() > 0, "nothing to be drained");
 
@@ -481,7 +481,7 @@ fn near_memory_is_accepted_before_far() {
     let (frames, _) = accepting(&machine, platform);
     let near: Vec<_> = frames.fallback(NodeId(3)).map(|node| node.0).collect();
     assert_eq!(near, [3, 2, 0, 1]);
-    let mut cpu = frames.cpu(0, NodeId(3), kit::cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(3)).unwrap();
     let mut accepted = Vec::new();
     while cpu.allocate(Request::new(Order::HUGE)).is_ok() {
         for node in near.iter().copied() {

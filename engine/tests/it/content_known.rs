@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{AllocError, Content, Cursor, Exhausted, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, added, cache, huge, page, range, slots};
+use kit::{GIB, MIB, Machine, added, huge, page, range};
 
 fn order(order: u8) -> Order {
     Order::new(order).unwrap()
@@ -114,12 +114,12 @@ fn zeros_are_found_however_far_they_are() {
 #[test]
 fn zero_pages_are_cut_by_each_cpu_that_caches_huge_frames() {
     for (bytes, expected) in [(64 * MIB, 3 * 512), (62 * MIB, 3)] {
-        let frames = added(bytes).with_cpus(slots(1));
+        let frames = kit::with_cpus(added(bytes), 1);
         for huge in 0..3 {
             let start = Frame::new((4 << 18) + huge * 512);
             make_zero(&frames, start, Order::HUGE);
         }
-        let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+        let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
         let pages = (0..).take_while(|_| cpu.allocate(page().zeroed()).is_ok());
         assert_eq!(pages.count(), expected, "{bytes}");
     }
@@ -129,8 +129,8 @@ fn zero_pages_are_cut_by_each_cpu_that_caches_huge_frames() {
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn a_cpu_finds_all_zero_pages_of_a_kernel_that_zeroes_nothing() {
-    let frames = added(3 * GIB).with_cpus(slots(1));
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let frames = kit::with_cpus(added(3 * GIB), 1);
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     // Its lists are full of pages that may hold anything.
     let some = cpu.allocate(page()).unwrap();
     cpu.free(some, Order::PAGE).unwrap();

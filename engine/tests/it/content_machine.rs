@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, Uninitialised, added, cache, huge, page, range, slots};
+use kit::{GIB, MIB, Machine, Uninitialised, added, huge, page, range};
 
 /// A kernel that zeroes, and lists what.
 #[derive(Default)]
@@ -234,9 +234,9 @@ fn what_is_borrowed_is_in_work_and_comes_back() {
 #[cfg_attr(miri, ignore = "many frames")]
 fn a_cpu_cuts_zero_pages_from_a_huge_frame_and_its_lists_hold_unknown_content_only() {
     let kernel = Kernel::leaked();
-    let frames = machine().with_hooks(kernel).with_cpus(slots(1));
+    let frames = kit::with_cpus(machine().with_hooks(kernel), 1);
     assert_eq!(zero_all(&frames, 3), 3);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     // Lists leave it alone.
     let (some, large) = (cpu.allocate(page()).unwrap(), cpu.allocate(huge()).unwrap());
     assert_eq!(zero_frames(&frames), 3 * 512);
@@ -276,11 +276,11 @@ fn a_cpu_cuts_zero_pages_from_a_huge_frame_and_its_lists_hold_unknown_content_on
 #[cfg_attr(miri, ignore = "many frames")]
 fn a_cpu_cuts_pages_that_the_host_brings_back_as_long_as_that_is_promised() {
     let kernel = Kernel::leaked();
-    let frames = machine().with_hooks(kernel).with_cpus(slots(1));
+    let frames = kit::with_cpus(machine().with_hooks(kernel), 1);
     let mut cursor = Cursor::new(NodeId(0));
     let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 64);
     block.unwrap().back(Content::Reported).unwrap();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     cpu.allocate(page().zeroed()).unwrap();
     assert_eq!(
         (kernel.frames(), frames.statistics().reported.frames),
@@ -466,8 +466,8 @@ fn what_an_isolation_takes_at_the_end_of_memory_is_known_no_more() {
 fn requests_for_zeros_without_stock_refill_no_more_than_others() {
     let kernel = Kernel::leaked();
     let refills = [page(), page().zeroed()].map(|page| {
-        let frames = machine().with_hooks(kernel).with_cpus(slots(1));
-        let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+        let frames = kit::with_cpus(machine().with_hooks(kernel), 1);
+        let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
         for _ in 0..200 {
             cpu.allocate(page).unwrap();
         }

@@ -21,7 +21,7 @@ use firstlight::frames::{
 };
 use firstlight::node::NodeId;
 use firstlight::zeroing::{Memory, Zeroing};
-use kit::{cache, slots};
+
 use proptest::prelude::*;
 
 const GIANT: u64 = 1 << 18;
@@ -628,7 +628,7 @@ fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
         zeroed: Vec::new(),
         zeroes: true,
     }))));
-    let frames = frames.with_hooks(kernel).with_cpus(slots(1));
+    let frames = kit::with_cpus(frames.with_hooks(kernel), 1);
     let zeroing = Zeroing::new(&frames, &Unwritten);
     let parts = if END > HOLE.1 {
         vec![(START, HOLE.0), (HOLE.1, END)]
@@ -662,7 +662,7 @@ fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
         zeroing: &zeroing,
         frames: &frames,
         kernel,
-        cpu: frames.cpu(0, NodeId(0), cache()).unwrap(),
+        cpu: frames.cpu(0, NodeId(0)).unwrap(),
         cursors: [Content::Unknown, Content::Zero, Content::Reported]
             .map(|_| Cursor::new(NodeId(0))),
         cut: Vec::new(),

@@ -3,9 +3,9 @@
 use crate::kit;
 
 use firstlight::addr::Order;
-use firstlight::frames::{BlockError, Cpu, CpuCache, CpuCell, CpuError, Frames, Request};
+use firstlight::frames::{BlockError, Cpu, CpuCache, CpuError, Frames, Request};
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, ReusedCache, cache, huge, page, range};
+use kit::{GIB, MIB, Machine, huge, page, range};
 
 fn small() -> Machine {
     Machine::new(&[(0, range(MIB, 64 * MIB + 0x3000))])
@@ -44,19 +44,15 @@ fn fill(cpu: &mut Cpu<'_, '_>) -> u64 {
 }
 
 #[test]
-fn a_cache_left_full_is_empty_for_the_next_cpu() {
-    let (frames, memory) = (large().frames_with_cpus(2), ReusedCache::new());
-    let cpu_of = |slot| {
-        // SAFETY: one CPU is forgotten before the next is made.
-        let cache = unsafe { memory.reuse() };
-        frames.cpu(slot, NodeId(0), cache).unwrap()
-    };
+fn what_a_forgotten_cpu_cached_is_lost() {
+    let frames = large().frames_with_cpus(2);
+    let cpu_of = |cpu| frames.cpu(cpu, NodeId(0)).unwrap();
     let mut cpu = cpu_of(0);
     let lost = fill(&mut cpu);
     assert!(lost > MANY as u64);
     std::mem::forget(cpu);
-    // The slot stays taken; what the cache held is lost, not allocated again.
-    let other = frames.cpu(0, NodeId(0), cache());
+    // The cache stays taken; what it held is not allocated again.
+    let other = frames.cpu(0, NodeId(0));
     assert_eq!(other.unwrap_err(), CpuError::Taken);
     let free = frames.statistics();
     let mut cpu = cpu_of(1);
@@ -77,13 +73,12 @@ fn a_cache_left_full_is_empty_for_the_next_cpu() {
 
 #[test]
 fn a_cache_moves_from_one_machine_to_another() {
-    let memory = ReusedCache::new();
+    let caches = kit::caches(1);
     for machine in [large(), small(), large()] {
-        let frames = machine.frames_with_cpus(1);
+        let frames = machine.frames();
+        frames.provide_cpus(caches).unwrap();
         let free = frames.statistics();
-        // SAFETY: the CPU before was closed.
-        let cache = unsafe { memory.reuse() };
-        let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+        let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
         let pages: Vec<_> = (0..4 * MANY)
             .map(|_| cpu.allocate(page()).unwrap())
             .collect();
@@ -105,12 +100,12 @@ fn a_cache_moves_from_one_machine_to_another() {
 #[cfg_attr(feature = "check-double-free", ignore = "refused at once")]
 fn close_reports_a_double_free() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let (frame, order) = (cpu.allocate(page()).unwrap(), Order::PAGE);
     cpu.free(frame, order).unwrap();
     cpu.free(frame, order).unwrap();
     assert_eq!(cpu.close(), Err(BlockError::FreedTwice { frame, order }));
-    let cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let cpu = frames.cpu(0, NodeId(0)).unwrap();
     assert_eq!(cpu.close(), Ok(()));
     frames.validate().unwrap();
 }
@@ -122,7 +117,7 @@ fn a_page_freed_beside_its_huge_frame_counts_once() {
     // Huge frames are cached from here on.
     let frames = large_or(256 * MIB).frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let (frame, order) = (frames.allocate(huge()).unwrap(), Order::HUGE);
     cpu.free(frame, Order::PAGE).unwrap();
     cpu.free(frame, order).unwrap();
@@ -171,7 +166,7 @@ fn a_cache_holds_at_most_its_part_of_any_machine() {
         let share = mib * MIB / 4096 / cpus as u64;
         let frames = machine.frames_with_cpus(cpus);
         let free = frames.statistics();
-        let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+        let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
         let orders = || (0..=9).rev().filter_map(Order::new);
         let requests =
             || orders().flat_map(|order| [Request::new(order), Request::new(order).movable()]);
@@ -206,10 +201,9 @@ fn a_cache_holds_at_most_its_part_of_any_machine() {
 
 #[test]
 fn a_cpu_and_its_cache_have_their_documented_sizes() {
-    assert_eq!(size_of::<Cpu<'_, '_>>(), 152);
-    assert_eq!(size_of::<CpuCache>(), 11_712);
+    assert_eq!(size_of::<Cpu<'_, '_>>(), 144);
+    assert_eq!(size_of::<CpuCache>(), 12_032);
     assert_eq!(align_of::<CpuCache>(), 64);
-    assert_eq!(size_of::<CpuCell>(), 11_904);
 }
 
 #[test]
@@ -218,14 +212,13 @@ fn zeroed_memory_is_an_empty_cache() {
     // SAFETY: space for one; its documentation allows zeroes.
     let cache = unsafe {
         zeroed.as_mut_ptr().write_bytes(0, 1);
-        zeroed.assume_init_mut()
+        zeroed.assume_init()
     };
-    // Under Miri each letter takes its time; that zeroes are a cache is seen below.
-    if !cfg!(miri) {
-        assert_eq!(format!("{cache:?}"), format!("{:?}", CpuCache::new()));
-    }
-    let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+    let frames = large().frames();
+    frames
+        .provide_cpus(std::slice::from_ref(Box::leak(cache)))
+        .unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     assert!(fill(&mut cpu) > 0);
     assert_eq!(cpu.close(), Ok(()));
 }
@@ -233,6 +226,6 @@ fn zeroed_memory_is_an_empty_cache() {
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn a_static_cache_takes_no_space_in_the_file() {
-    static CACHE: std::sync::Mutex<CpuCache> = std::sync::Mutex::new(CpuCache::new());
+    static CACHE: CpuCache = CpuCache::new();
     assert!(kit::zero::holds(&raw const CACHE));
 }

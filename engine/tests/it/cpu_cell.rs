@@ -1,4 +1,4 @@
-//! CPUs' caches in per-CPU cells: threads in the place of CPUs, one at a time on each.
+//! CPUs' caches as a kernel uses them: threads in the place of CPUs, one at a time on each.
 
 use crate::kit;
 
@@ -7,38 +7,33 @@ use std::sync::{Mutex, MutexGuard};
 
 use firstlight::addr::{FrameRange, Order};
 use firstlight::frames::{
-    AllocError, BlockError, CpuCell, CpuError, CpusProvided, Frames, PerCpu, RangeError, Request,
+    AllocError, BlockError, CpuCache, CpuError, CpusProvided, Frames, PerCpu, RangeError, Request,
 };
-use kit::{GIB, MIB, Machine, range, slots};
+use firstlight::node::NodeId;
+use kit::{GIB, MIB, Machine, caches, range};
 
 /// A thread that runs on a CPU keeps others off it.
 struct OnCpu {
-    /// Which slot it says that it has.
-    cpu: usize,
-    cell: &'static CpuCell,
+    cache: &'static CpuCache,
     frames: &'static Frames<'static>,
     _alone: MutexGuard<'static, ()>,
 }
 
-// SAFETY: whoever holds it has locked its CPU; cells are never dropped.
+// SAFETY: it is made with its CPU locked.
 unsafe impl PerCpu for OnCpu {
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-        call(self.cell)
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+        call(self.cache)
     }
 
     fn frames(&self) -> &'static Frames<'static> {
         self.frames
-    }
-
-    fn cpu(&self) -> usize {
-        self.cpu
     }
 }
 
 /// A machine of some CPUs.
 struct Cpus {
     frames: &'static Frames<'static>,
-    cells: &'static [CpuCell],
+    caches: &'static [CpuCache],
     locks: &'static [Mutex<()>],
 }
 
@@ -52,16 +47,17 @@ impl Cpus {
     /// With so much memory.
     fn of(cpus: usize, bytes: u64) -> Self {
         let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + bytes))]);
-        let new = |_| (CpuCell::new(), Mutex::default());
-        let (cells, locks): (Vec<_>, Vec<_>) = (0..cpus).map(new).unzip();
+        let (frames, caches) = (machine.frames(), caches(cpus));
+        frames.provide_cpus(caches).unwrap();
+        let locks: Vec<_> = (0..cpus).map(|_| Mutex::default()).collect();
         Self {
-            frames: Box::leak(Box::new(machine.frames_with_cpus(cpus))),
-            cells: cells.leak(),
+            frames: Box::leak(Box::new(frames)),
+            caches,
             locks: locks.leak(),
         }
     }
 
-    /// Whose CPUs have no slots yet.
+    /// Whose caches are not provided yet.
     fn uncounted(cpus: usize, bytes: u64) -> Self {
         let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + bytes))]);
         Self {
@@ -72,15 +68,14 @@ impl Cpus {
 
     fn on(&self, cpu: usize) -> OnCpu {
         OnCpu {
-            cpu,
-            cell: &self.cells[cpu],
+            cache: &self.caches[cpu],
             frames: self.frames,
             _alone: self.locks[cpu].lock().unwrap(),
         }
     }
 
     fn assert_all_free(&self) {
-        for cpu in 0..self.cells.len() {
+        for cpu in 0..self.caches.len() {
             self.on(cpu).close().unwrap();
         }
         let statistics = self.frames.statistics();
@@ -115,7 +110,7 @@ fn threads_take_turns_on_cpus() {
 
 /// All that the fast ways serve, huge frames too, what they leave to the others, and what is refused.
 #[test]
-fn any_number_of_frames_through_a_cell() {
+fn any_number_of_frames_through_a_cache() {
     let cpus = Cpus::of(1, 512 * MIB);
     let on = cpus.on(0);
     let shapes = [
@@ -199,7 +194,7 @@ fn frames_freed_twice_as_ranges_are_reported() {
 }
 
 #[test]
-fn a_call_inside_a_call_and_a_slot_that_is_taken_or_missing_are_refused() {
+fn a_call_inside_a_call_and_a_cache_that_is_taken_or_missing_are_refused() {
     let cpus = Cpus::new(2);
     let on = cpus.on(0);
     let page = on.allocate(PAGE).unwrap();
@@ -219,23 +214,26 @@ fn a_call_inside_a_call_and_a_slot_that_is_taken_or_missing_are_refused() {
     });
     assert_eq!(inner, Ok(()));
     on.free(page, Order::PAGE).unwrap();
-    // One slot, two cells; no slot.
-    let mut other = cpus.on(1);
-    other.cpu = 0;
+    // By its index, and one that was not provided.
+    let other = cpus.on(1);
+    let by_index = cpus.frames.cpu(1, NodeId(0)).unwrap();
     assert_eq!(other.with(|_| ()), Err(CpuError::Taken));
-    other.cpu = 2;
-    let (cpu, cpus_there) = (2, 2);
-    let missing = CpuError::NoSuchCpu {
-        cpu,
-        cpus: cpus_there,
+    drop(by_index);
+    assert_eq!(other.with(|_| ()), Ok(()));
+    let taken = cpus.frames.cpu(1, NodeId(0)).unwrap_err();
+    assert_eq!(taken, CpuError::Taken);
+    let strange = OnCpu {
+        cache: &caches(1)[0],
+        ..Cpus::new(1).on(0)
     };
-    assert_eq!(other.allocate(PAGE), Err(AllocError::Cpu(missing)));
+    let missing = AllocError::Cpu(CpuError::NotProvided);
+    assert_eq!(strange.allocate(PAGE), Err(missing));
     drop((on, other));
     cpus.assert_all_free();
 }
 
 #[test]
-fn a_cell_works_again_after_a_call_that_panicked_and_after_close() {
+fn a_cache_works_again_after_a_call_that_panicked_and_after_close() {
     let cpus = Cpus::new(1);
     let on = cpus.on(0);
     let panics = AssertUnwindSafe(|| on.with(|_| panic!("of a caller")));
@@ -252,15 +250,15 @@ fn a_cell_works_again_after_a_call_that_panicked_and_after_close() {
 // ---- CPUs that are counted after memory --------------------------------------------
 
 #[test]
-fn cpus_that_are_counted_after_memory_get_their_slots_then() {
+fn cpus_that_are_counted_after_memory_get_their_caches_then() {
     let cpus = Cpus::uncounted(4, 64 * MIB);
     let before = cpus.frames.statistics();
     let early = cpus.frames.allocate(PAGE).unwrap();
-    let no_slot = CpuError::NoSuchCpu { cpu: 0, cpus: 0 };
-    assert_eq!(cpus.on(0).allocate(PAGE), Err(AllocError::Cpu(no_slot)));
+    let none = AllocError::Cpu(CpuError::NotProvided);
+    assert_eq!(cpus.on(0).allocate(PAGE), Err(none));
     assert_eq!(cpus.frames.request_drain().cpus().count(), 0);
 
-    cpus.frames.provide_cpus(slots(4)).unwrap();
+    cpus.frames.provide_cpus(cpus.caches).unwrap();
     for cpu in 0..4 {
         let page = cpus.on(cpu).allocate(PAGE).unwrap();
         cpus.on(cpu).free(page, Order::PAGE).unwrap();
@@ -277,8 +275,8 @@ fn cpus_that_are_counted_after_memory_get_their_slots_then() {
 fn caches_are_as_large_as_the_cpus_that_are_counted_allow() {
     // Huge frames are cached where each CPU has 128 MiB.
     for (counted, caches_huge) in [(4, true), (16, false)] {
-        let cpus = Cpus::uncounted(1, 640 * MIB);
-        cpus.frames.provide_cpus(slots(counted)).unwrap();
+        let cpus = Cpus::uncounted(counted, 640 * MIB);
+        cpus.frames.provide_cpus(cpus.caches).unwrap();
         let huge = cpus.frames.allocate(Request::new(Order::HUGE)).unwrap();
         cpus.on(0).free(huge, Order::HUGE).unwrap();
         let cached = cpus.frames.statistics().cached_frames;
@@ -288,12 +286,12 @@ fn caches_are_as_large_as_the_cpus_that_are_counted_allow() {
 }
 
 #[test]
-fn slots_are_provided_once() {
+fn caches_are_provided_once() {
     let cpus = &Cpus::uncounted(1, 64 * MIB);
     cpus.frames.provide_cpus(&[]).unwrap(); // none are none
     let tries: Vec<Result<(), CpusProvided>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (1..=4)
-            .map(|count| scope.spawn(move || cpus.frames.provide_cpus(slots(count))))
+            .map(|count| scope.spawn(move || cpus.frames.provide_cpus(caches(count))))
             .collect();
         threads
             .into_iter()
@@ -302,16 +300,16 @@ fn slots_are_provided_once() {
     });
     let provided = tries.iter().position(Result::is_ok).unwrap() + 1;
     assert_eq!(tries.iter().filter(|tried| tried.is_ok()).count(), 1);
-    let refused = cpus.frames.provide_cpus(slots(2)).unwrap_err();
+    let refused = cpus.frames.provide_cpus(caches(2)).unwrap_err();
     assert_eq!(refused, CpusProvided { cpus: provided });
     assert!(
         refused
             .to_string()
-            .starts_with(&format!("slots for {provided} CPUs"))
+            .starts_with(&format!("caches for {provided} CPUs"))
     );
     // Those that were there from the start are not replaced either.
     let cpus = Cpus::new(3);
-    let refused = cpus.frames.provide_cpus(slots(8)).unwrap_err();
+    let refused = cpus.frames.provide_cpus(caches(8)).unwrap_err();
     assert_eq!(refused.cpus, 3);
     let page = cpus.on(2).allocate(PAGE).unwrap();
     cpus.on(2).free(page, Order::PAGE).unwrap();

@@ -10,7 +10,7 @@ use firstlight::frames::{
     AllocError, BlockError, Cpu, CpuError, DrainRequest, Frames, Hooks, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, cache, huge, page, range, slots};
+use kit::{GIB, MIB, Machine, huge, page, range};
 
 fn small() -> Machine {
     Machine::new(&[
@@ -35,7 +35,7 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
         let free = frames.statistics();
         let mut cpus = [0, 1].map(|cpu| {
             frames
-                .cpu(cpu, NodeId(u16::try_from(cpu).unwrap()), cache())
+                .cpu(cpu, NodeId(u16::try_from(cpu).unwrap()))
                 .unwrap()
         });
         assert_eq!((cpus[0].home(), cpus[1].home()), (NodeId(0), NodeId(1)));
@@ -80,7 +80,7 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
 #[test]
 fn the_block_freed_last_is_allocated_first() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     for request in [page(), page().movable(), huge(), huge().movable()] {
         let [one, other] = [0, 1].map(|_| cpu.allocate(request).unwrap());
         cpu.free(one, request.order()).unwrap();
@@ -93,7 +93,7 @@ fn the_block_freed_last_is_allocated_first() {
 #[test]
 fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     for order in [Order::PAGE, Order::HUGE, Order::GIANT] {
         let frame = frames.allocate(Request::new(order)).unwrap();
         frames.free(frame, order).unwrap();
@@ -119,8 +119,8 @@ fn a_double_free_into_caches_is_reported_by_the_drain() {
     for order in [Order::PAGE, Order::HUGE] {
         let frames = large().frames_with_cpus(2);
         let free = frames.statistics();
-        let mut one = frames.cpu(0, NodeId(0), cache()).unwrap();
-        let mut other = frames.cpu(1, NodeId(0), cache()).unwrap();
+        let mut one = frames.cpu(0, NodeId(0)).unwrap();
+        let mut other = frames.cpu(1, NodeId(0)).unwrap();
         let frame = one.allocate(Request::new(order)).unwrap();
         let named = Err(BlockError::FreedTwice { frame, order });
         // Twice into one cache.
@@ -145,7 +145,7 @@ fn a_double_free_into_caches_is_reported_by_the_drain() {
 fn a_full_list_reports_a_double_free_and_is_flushed() {
     let frames = large().frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let pages: Vec<_> = (0..1000).map(|_| cpu.allocate(page()).unwrap()).collect();
     cpu.free(pages[0], Order::PAGE).unwrap();
     let found: Vec<_> = pages
@@ -170,7 +170,7 @@ fn pages_beside_a_hole_are_freed_to_their_own_segment() {
     ]);
     let frames = machine.frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let border = (4 * GIB + 0x4012_0000) / 4096;
     let pages: Vec<_> = (border - 8..border)
         .chain(border + 16..border + 24)
@@ -194,7 +194,7 @@ fn pages_beside_a_hole_are_freed_to_their_own_segment() {
 #[test]
 fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut kinds = [BTreeSet::new(), BTreeSet::new()];
     let mut held = Vec::new();
     for step in 0..20_000 {
@@ -245,7 +245,7 @@ fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
 #[test]
 fn the_other_mobility_is_the_last_fallback() {
     let frames = small().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut count = 0;
     while cpu.allocate(page().on(NodeId(0)).this_node_only()).is_ok() {
         count += 1;
@@ -274,7 +274,7 @@ fn the_other_mobility_is_the_last_fallback() {
 #[test]
 fn requests_for_other_zones_and_nodes_bypass_the_cache() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let normal = cpu.allocate(page()).unwrap();
     assert!(normal.addr().get() >= 4 * GIB, "the highest zone first");
     let low = cpu.allocate(page().zone(ZoneKind::Dma32)).unwrap();
@@ -294,30 +294,27 @@ fn requests_for_other_zones_and_nodes_bypass_the_cache() {
 #[test]
 fn a_slot_serves_one_cpu_at_a_time() {
     let frames = large().frames_with_cpus(1);
-    let cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
-    assert_eq!(
-        frames.cpu(0, NodeId(0), cache()).unwrap_err(),
-        CpuError::Taken
-    );
+    let cpu = frames.cpu(0, NodeId(0)).unwrap();
+    assert_eq!(frames.cpu(0, NodeId(0)).unwrap_err(), CpuError::Taken);
     drop(cpu);
-    drop(frames.cpu(0, NodeId(0), cache()).unwrap());
+    drop(frames.cpu(0, NodeId(0)).unwrap());
     let (cpu, cpus) = (1, 1);
     assert_eq!(
-        frames.cpu(1, NodeId(0), cache()).unwrap_err(),
+        frames.cpu(1, NodeId(0)).unwrap_err(),
         CpuError::NoSuchCpu { cpu, cpus }
     );
     let (node, nodes) = (NodeId(2), 2);
     assert_eq!(
-        frames.cpu(0, node, cache()).unwrap_err(),
+        frames.cpu(0, node).unwrap_err(),
         CpuError::NoSuchNode { node, nodes }
     );
-    drop(frames.cpu(0, NodeId(1), cache()).unwrap());
+    drop(frames.cpu(0, NodeId(1)).unwrap());
 }
 
 #[test]
 fn a_request_with_no_drain_drains_no_cpu() {
     let frames = small().frames_with_cpus(2);
-    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), cache()).unwrap());
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0)).unwrap());
     for cpu in &mut cpus {
         let page = cpu.allocate(page()).unwrap();
         cpu.free(page, Order::PAGE).unwrap();
@@ -349,7 +346,7 @@ impl Hooks for Wait {
 fn threads_share_a_small_machine_and_lose_nothing() {
     let threads = 4;
     let machine = small();
-    let frames = machine.frames().with_cpus(slots(threads)).with_hooks(&Wait);
+    let frames = kit::with_cpus(machine.frames(), threads).with_hooks(&Wait);
     let free = frames.statistics();
     let owners: Vec<_> = (0..130 * MIB / 4096).map(|_| AtomicU32::new(0)).collect();
     let rounds = if cfg!(miri) { 40 } else { 60_000 };
@@ -366,7 +363,7 @@ fn threads_share_a_small_machine_and_lose_nothing() {
 /// Allocates and frees at random, up to the last page.
 fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) {
     let node = NodeId(u16::from(thread % 2 == 1));
-    let mut cpu = frames.cpu(thread, node, cache()).unwrap();
+    let mut cpu = frames.cpu(thread, node).unwrap();
     let name = u32::try_from(thread).unwrap() + 1;
     let mark = |frame: Frame, order: Order, from, to| {
         for frame in frame.get()..frame.get() + order.frames() {
@@ -428,7 +425,7 @@ fn a_block_across_the_end_of_a_segment_is_refused_by_a_cpu_too() {
         (0, range(72 * MIB, 96 * MIB)),
     ]);
     let frames = machine.frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let statistics = frames.statistics();
     let order = Order::new(3).unwrap();
     let start = Frame::new(64 * MIB / 4096);
@@ -457,7 +454,7 @@ fn a_block_across_the_end_of_a_segment_is_refused_by_a_cpu_too() {
 #[test]
 fn a_block_freed_twice_in_a_row_is_reported_at_once() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     for order in [Order::PAGE, Order::new(3).unwrap(), Order::HUGE] {
         let frame = cpu.allocate(Request::new(order)).unwrap();
         cpu.free(frame, order).unwrap();
@@ -471,7 +468,7 @@ fn a_block_freed_twice_in_a_row_is_reported_at_once() {
 #[test]
 fn what_a_cpu_does_besides_its_lists_is_counted() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let page = cpu.allocate(Request::new(Order::PAGE)).unwrap();
     let seen = frames.cpu_events(0).unwrap();
     assert_eq!((seen.refills, seen.misses, seen.flushes), (1, 0, 0));
@@ -499,8 +496,8 @@ fn what_a_cpu_does_besides_its_lists_is_counted() {
 fn a_drain_is_requested_of_those_that_cache_something() {
     let frames = small().frames_with_cpus(2);
     assert_eq!(frames.request_drain().cpus().count(), 0, "no CPU is there");
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
-    let mut other = frames.cpu(1, NodeId(1), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut other = frames.cpu(1, NodeId(1)).unwrap();
     let request = frames.request_drain();
     assert_eq!(request.cpus().count(), 0, "nothing is cached");
     let frame = cpu.allocate(page()).unwrap();

@@ -7,7 +7,7 @@ use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, Machine, cache, page, range};
+use kit::{GIB, Machine, page, range};
 
 fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
     let mut extents = frames.layout().segments();
@@ -33,7 +33,7 @@ fn movable_node() -> Machine {
 #[test]
 fn a_cpu_allocates_every_order_from_the_nearest_node() {
     let frames = movable_node().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
     for order in (0..=18).filter_map(Order::new) {
         // It stays where it is, but may lie anywhere.
         let request = Request::new(order).zone(ZoneKind::Movable);
@@ -48,7 +48,7 @@ fn a_cpu_allocates_every_order_from_the_nearest_node() {
 fn movable_pages_come_from_the_cpu_s_own_node() {
     let frames = movable_node().frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
     assert_eq!(cpu.home(), NodeId(0));
     for order in [Order::PAGE, Order::HUGE] {
         let request = Request::new(order);
@@ -76,7 +76,7 @@ fn movable_pages_come_from_the_cpu_s_own_node() {
 fn movable_pages_of_another_node_are_not_cached() {
     let frames = movable_node().frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
     for order in [Order::PAGE, Order::HUGE, Order::new(3).unwrap()] {
         let request = Request::new(order);
         let on_node_0 = request.movable().on(NodeId(0)).this_node_only();
@@ -117,7 +117,7 @@ fn without_memory() -> Machine {
 #[test]
 fn an_exhausted_home_falls_back_to_the_node_nearest_to_the_cpu() {
     let frames = without_memory().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
     assert_eq!(cpu.home(), NodeId(0));
     let of_home = page().on(NodeId(0)).this_node_only();
     while frames.allocate(of_home).is_ok() {}
@@ -140,7 +140,7 @@ fn an_exhausted_home_falls_back_to_the_node_nearest_to_the_cpu() {
 #[test]
 fn out_of_memory_on_every_node_reports_the_request() {
     let frames = without_memory().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
     let request = Request::new(Order::GIANT);
     while cpu.allocate(request).is_ok() {}
     let refused = cpu.allocate(request).unwrap_err();

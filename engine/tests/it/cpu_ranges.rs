@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{BlockError, Crossing, Hooks, Request, WaterMarks, ZoneMarks};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, cache, page, range};
+use kit::{GIB, MIB, Machine, page, range};
 
 fn large() -> Machine {
     Machine::new(&[
@@ -23,7 +23,7 @@ fn large() -> Machine {
 fn any_number_of_frames_is_allocated_through_the_lists() {
     let frames = large().frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move |below: usize| {
         seed ^= seed << 13;
@@ -68,7 +68,7 @@ fn any_number_of_frames_is_allocated_through_the_lists() {
 #[cfg_attr(feature = "check-double-free", ignore = "ranges bypass the lists")]
 fn three_frames_and_their_neighbour_stay_one_block() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let first = cpu.allocate_frames(3, 1, page()).unwrap();
     for _ in 0..100 {
         cpu.free_frames(first).unwrap();
@@ -90,7 +90,7 @@ fn three_frames_and_their_neighbour_stay_one_block() {
 fn frames_whose_neighbours_are_covered_are_freed_by_themselves() {
     let frames = large().frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let pair = Order::new(1).unwrap();
     let other = cpu.allocate(Request::new(pair)).unwrap();
     // Of 16 frames 7 are left: a page, a pair, a block of four.
@@ -115,7 +115,7 @@ fn frames_whose_neighbours_are_covered_are_freed_by_themselves() {
 #[cfg_attr(feature = "check-double-free", ignore = "ranges bypass the lists")]
 fn a_double_free_that_a_cut_meets_is_reported() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let pages: Vec<_> = (0..512).map(|_| cpu.allocate(page()).unwrap()).collect();
     let huge = cpu.allocate(Request::new(Order::HUGE)).unwrap();
     cpu.drain().unwrap();
@@ -155,9 +155,9 @@ fn a_slot_is_empty_again_after_a_call_that_panicked() {
     };
     let marks = ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks);
     let marks = Box::leak(Box::new([marks]));
-    let frames = machine.frames().with_cpus(kit::slots(1));
+    let frames = kit::with_cpus(machine.frames(), 1);
     let frames = frames.with_hooks(watcher).with_water_marks(marks);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let huge = cpu.allocate(Request::new(Order::HUGE)).unwrap();
     cpu.drain().unwrap();
     cpu.free(huge, Order::HUGE).unwrap();
@@ -165,7 +165,7 @@ fn a_slot_is_empty_again_after_a_call_that_panicked() {
     let cut = catch_unwind(AssertUnwindSafe(|| cpu.allocate_frames(1, 512, page())));
     assert!(cut.is_err());
     cpu.close().unwrap();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     assert_eq!(cpu.cached_frames(), 0);
     cpu.allocate_frames(3, 1, page()).unwrap();
     cpu.close().unwrap();

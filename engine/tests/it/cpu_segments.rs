@@ -4,7 +4,7 @@ use crate::kit;
 
 use firstlight::addr::Order;
 use firstlight::node::NodeId;
-use kit::{GIB, Machine, cache, huge, range};
+use kit::{GIB, Machine, huge, range};
 
 /// One node: a gigabyte, a hole, and four more.
 fn two_segments() -> Machine {
@@ -14,7 +14,7 @@ fn two_segments() -> Machine {
 #[test]
 fn huge_frames_are_found_in_all_segments_of_a_zone() {
     let frames = two_segments().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut all = Vec::new();
     while let Ok(frame) = cpu.allocate(huge()) {
         all.push(frame);

@@ -6,7 +6,7 @@ use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::Request;
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, cache, page, range};
+use kit::{GIB, MIB, Machine, page, range};
 
 fn machines() -> Vec<Machine> {
     let mut all: Vec<_> = [
@@ -43,9 +43,9 @@ fn machines() -> Vec<Machine> {
 fn absurd_requests_are_refused_and_change_nothing() {
     for machine in machines() {
         let Ok(built) = machine.build() else { continue };
-        let frames = built.with_cpus(kit::slots(3));
+        let frames = kit::with_cpus(built, 3);
         let free = frames.statistics();
-        let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+        let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
         let numbers = [
             0u64,
             1,

@@ -282,7 +282,7 @@ fn memory_reserved_for_ever_cannot_be_freed() {
     machine.memory.push((1, no_map, EarlyFlags::NOMAP));
     let frames = machine.frames_with_cpus(1);
     let before = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), kit::cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut refused = 0;
     let layout = frames.layout();
     for extent in layout.extents().filter(|one| !one.kind.may_become_free()) {

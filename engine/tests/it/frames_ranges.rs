@@ -7,7 +7,7 @@ use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Deallocate, Frames, Owned, RangeError, Request, Statistics};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, cache, page, range};
+use kit::{GIB, MIB, Machine, page, range};
 
 /// Two nodes of 4 GiB each; the first has the usual holes.
 fn two_nodes() -> Machine {
@@ -145,7 +145,7 @@ fn cached_frames_are_drained_or_reported() {
     let machine = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]);
     let frames = machine.frames_with_cpus(2);
     let free = frames.statistics().free_frames;
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let frame = cpu.allocate(page()).unwrap();
     cpu.free(frame, Order::PAGE).unwrap();
     let held = free - frames.statistics().free_frames;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{BlockError, DrainRequest, Holder, Hooks, Refusal, Request};
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, cache, page, range, slots};
+use kit::{GIB, MIB, Machine, page, range};
 
 fn machine() -> Machine {
     Machine::new(&[
@@ -35,7 +35,7 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
         free.free_frames - away.count()
     );
     all.validate().unwrap();
-    let mut cpu = all.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = all.cpu(0, NodeId(0)).unwrap();
     let mut held = Vec::new();
     for order in [
         Order::GIANT,
@@ -74,7 +74,7 @@ fn frames_freed_into_an_isolated_range_stay_there() {
     let away = frames(4 * GIB, 7 * GIB);
     // The allocator's own tables.
     let reserved = all.isolate(away).unwrap().frames_in_use();
-    let mut cpu = all.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = all.cpu(0, NodeId(0)).unwrap();
     let giant = all.allocate(Request::new(Order::GIANT)).unwrap();
     let three = Order::new(3).unwrap();
     let held: Vec<_> = [Order::PAGE, three, Order::HUGE, Order::PAGE, Order::HUGE]
@@ -224,8 +224,8 @@ impl Hooks for Reached {
 #[test]
 fn a_cpu_with_an_empty_cache_is_requested_to_drain_too() {
     let reached: &'static Reached = Box::leak(Box::default());
-    let all = machine().frames().with_cpus(slots(3)).with_hooks(reached);
-    let mut cpu = all.cpu(1, NodeId(0), cache()).unwrap();
+    let all = kit::with_cpus(machine().frames(), 3).with_hooks(reached);
+    let mut cpu = all.cpu(1, NodeId(0)).unwrap();
     let away = frames(5 * GIB, 6 * GIB);
     drop(all.isolate(away).unwrap());
     cpu.poll();
@@ -265,7 +265,7 @@ fn isolated_frames_cached_by_a_call_are_freed_by_the_next() {
     std::thread::scope(|scope| {
         let (all, cpu_at, isolation_at) = (&all, &cpu_at, &isolation_at);
         scope.spawn(move || {
-            let mut cpu = all.cpu(0, NodeId(0), cache()).unwrap();
+            let mut cpu = all.cpu(0, NodeId(0)).unwrap();
             for round in 0..rounds {
                 cpu_at.store(3 * round + 1, Ordering::Release);
                 meet(isolation_at, 3 * round + 1);

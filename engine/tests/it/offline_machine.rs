@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    BlockError, Content, CpuCache, CpuSlot, Cursor, DrainRequest, Frames, Holder, Hooks,
-    HotplugError, Refusal, Request,
+    BlockError, Content, Cursor, DrainRequest, Frames, Holder, Hooks, HotplugError, Refusal,
+    Request,
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
@@ -323,13 +323,9 @@ fn reserved_memory_that_stays_is_named() {
 /// A CPU of a node whose memory is gone fills its lists from the nearest that has some.
 #[test]
 fn a_node_whose_memory_is_gone_is_not_the_nearest() {
-    let slots: &'static [CpuSlot] = Box::leak(Box::new([CpuSlot::new()]));
     let (memory, window) = (range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB));
-    let machine = machine_with(memory, 1, window, false).with_cpus(slots);
-    let home = || {
-        let cache = Box::leak(Box::new(CpuCache::new()));
-        machine.cpu(0, NodeId(1), cache).unwrap().home()
-    };
+    let machine = kit::with_cpus(machine_with(memory, 1, window, false), 1);
+    let home = || machine.cpu(0, NodeId(1)).unwrap().home();
     assert_eq!(home(), NodeId(0), "nothing came yet");
     machine.add(dimm(0)).unwrap();
     assert_eq!(home(), NodeId(1));
@@ -342,12 +338,10 @@ fn a_node_whose_memory_is_gone_is_not_the_nearest() {
 /// A CPU that is there already sees that the memory of its node goes, and comes back.
 #[test]
 fn a_cpu_sees_its_node_s_memory_go_and_come() {
-    let slots: &'static [CpuSlot] = Box::leak(Box::new([CpuSlot::new()]));
     let (memory, window) = (range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB));
-    let machine = machine_with(memory, 1, window, false).with_cpus(slots);
+    let machine = kit::with_cpus(machine_with(memory, 1, window, false), 1);
     machine.add(dimm(0)).unwrap();
-    let cache = Box::leak(Box::new(CpuCache::new()));
-    let mut cpu = machine.cpu(0, NodeId(1), cache).unwrap();
+    let mut cpu = machine.cpu(0, NodeId(1)).unwrap();
     // It caches nothing when its memory goes.
     let mut page = || {
         let page = cpu.allocate(Request::new(Order::PAGE)).unwrap();
@@ -514,9 +508,8 @@ impl Hooks for Impatient {
 #[test]
 fn one_change_at_a_time() {
     let hooks: &'static Impatient = Box::leak(Box::new(Impatient(AtomicU64::new(0))));
-    let slots: &'static [CpuSlot] = Box::leak(Box::new([CpuSlot::new()]));
     let built = machine(range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB), false);
-    let machine = MACHINE.get_or_init(|| built.with_cpus(slots).with_hooks(hooks));
+    let machine = MACHINE.get_or_init(|| kit::with_cpus(built, 1).with_hooks(hooks));
     machine.add(dimm(0)).unwrap();
     machine.add(dimm(1)).unwrap();
     machine.offline(dimm(0)).unwrap();
@@ -529,12 +522,10 @@ fn one_change_at_a_time() {
 /// though its window reached there.
 #[test]
 fn a_cpu_lets_go_of_what_goes() {
-    let slots: &'static [CpuSlot] = Box::leak(Box::new([CpuSlot::new()]));
     let built = machine(range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB), true);
-    let machine = built.with_cpus(slots);
+    let machine = kit::with_cpus(built, 1);
     machine.add(range(64 * GIB, 65 * GIB)).unwrap();
-    let cache = Box::leak(Box::new(CpuCache::new()));
-    let mut cpu = machine.cpu(0, NodeId(0), cache).unwrap();
+    let mut cpu = machine.cpu(0, NodeId(0)).unwrap();
     let movable = Request::new(Order::PAGE).zone(ZoneKind::Movable);
     let one = cpu.allocate(movable.movable()).unwrap();
     cpu.free(one, Order::PAGE).unwrap();
@@ -579,13 +570,12 @@ fn a_cpu_lets_go_of_what_goes() {
 #[cfg_attr(miri, ignore = "long")]
 fn dimms_come_and_go_beside_threads() {
     const CPUS: usize = 3;
-    let slots: &'static [CpuSlot] = Box::leak(Box::new([const { CpuSlot::new() }; CPUS]));
     let built = machine(
         range(4 * GIB, 4 * GIB + 64 * MIB),
         range(64 * GIB, 65 * GIB),
         false,
     );
-    let machine = built.with_cpus(slots);
+    let machine = kit::with_cpus(built, CPUS);
     // By DIMM: whether it is gone; by page: whether it is held.
     let gone: Vec<_> = (0..8).map(|_| AtomicBool::new(true)).collect();
     let held = Held::new(range(64 * GIB, 65 * GIB));
@@ -595,8 +585,7 @@ fn dimms_come_and_go_beside_threads() {
         for cpu in 0..CPUS {
             let (machine, held, gone, done) = (&machine, &held, &gone, &done);
             scope.spawn(move || {
-                let cache = Box::leak(Box::new(CpuCache::new()));
-                let mut own = machine.cpu(cpu, NodeId(0), cache).unwrap();
+                let mut own = machine.cpu(cpu, NodeId(0)).unwrap();
                 let check = |_, frame: Frame, page: usize| {
                     assert!(!gone[page / per_dimm].load(Relaxed), "{frame} is gone");
                 };

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    BlockError, BuildError, CpuCache, CpuError, CpuSlot, Exhausted, Frames, Hooks, HotplugError,
-    RangeError, Refusal, Request,
+    BlockError, BuildError, CpuError, Exhausted, Frames, Hooks, HotplugError, RangeError, Refusal,
+    Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
 
@@ -177,14 +177,12 @@ fn too_little_memory_for_tables_says_how_much_is_needed() {
 
 #[test]
 fn a_cpu_caches_of_memory_that_came_after_it() {
-    let slots: &'static [CpuSlot] = Box::leak(Box::new([const { CpuSlot::new() }; 2]));
-    let frames = over(range(0, 16 * GIB), 8).with_cpus(slots);
-    let cache = Box::leak(Box::new(CpuCache::new()));
-    let none = frames.cpu(0, NodeId(0), cache).unwrap_err();
+    let frames = kit::with_cpus(over(range(0, 16 * GIB), 8), 2);
+    let none = frames.cpu(0, NodeId(0)).unwrap_err();
     assert_eq!(none, CpuError::NoMemory);
 
     frames.add(range(16 * MIB, 17 * MIB)).unwrap();
-    let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let low = cpu.allocate(PAGE).unwrap();
     assert_eq!(low, Frame::new(4096));
     frames.add(range(8 * GIB, 12 * GIB)).unwrap();
@@ -203,12 +201,11 @@ fn a_cpu_caches_of_memory_that_came_after_it() {
 #[test]
 #[cfg_attr(miri, ignore = "long, and nothing in it that other tests do not reach")]
 fn a_cpu_caches_of_memory_that_comes_page_by_page() {
-    let (slots, cache) = (Box::leak(Box::new([CpuSlot::new()])), &mut CpuCache::new());
-    let frames = over(range(0, GIB), 8).with_cpus(slots);
+    let frames = kit::with_cpus(over(range(0, GIB), 8), 1);
     let mut pages = (0..1 << 15).map(|page| page * 4096);
     let mut add = |page| frames.add(range(page, page + 4096)).unwrap();
     add(pages.next().unwrap());
-    let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     pages.for_each(&mut add);
     let page = cpu.allocate(PAGE).unwrap();
     cpu.free(page, Order::PAGE).unwrap();
@@ -320,13 +317,11 @@ impl Hooks for Kernel {
 #[test]
 fn adopted_pages_are_prepared_before_a_cpu_caches_them() {
     let kernel = Kernel::default();
-    let slots = [const { CpuSlot::new() }; 1];
     let frames = over(range(4 * GIB, 5 * GIB), 8);
-    let frames = frames.with_hooks(&kernel).with_cpus(&slots);
+    let frames = kit::with_cpus(frames.with_hooks(&kernel), 1);
     frames.add(range(4 * GIB + 64 * MIB, 5 * GIB)).unwrap();
     frames.adopt(range(4 * GIB, 4 * GIB + MIB)).unwrap();
-    let mut cache = Box::new(CpuCache::new());
-    let mut cpu = frames.cpu(0, NodeId(0), &mut cache).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let first = 4 * GIB / 4096;
     for frame in first..first + 200 {
         cpu.free(Frame::new(frame), Order::PAGE).unwrap();
@@ -343,12 +338,10 @@ fn adopted_pages_are_prepared_before_a_cpu_caches_them() {
 #[test]
 fn frames_in_a_row_that_are_found_exhaust_nothing() {
     let kernel = Kernel::default();
-    let slots = [const { CpuSlot::new() }; 1];
     let frames = over(range(4 * GIB, 5 * GIB), 8);
-    let frames = frames.with_hooks(&kernel).with_cpus(&slots);
+    let frames = kit::with_cpus(frames.with_hooks(&kernel), 1);
     frames.add(range(4 * GIB, 4 * GIB + 2 * MIB)).unwrap();
-    let mut cache = Box::new(CpuCache::new());
-    let mut cpu = frames.cpu(0, NodeId(0), &mut cache).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let all = FrameRange::new(4 * GIB / 4096, 4 * GIB / 4096 + 512).unwrap();
     frames.allocate_range(all).unwrap();
     // Three in a row, no four that are aligned.

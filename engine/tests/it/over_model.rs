@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{
-    CpuCache, CpuSlot, Frames, HotplugError, Isolation, RangeError, Refusal, Request,
-};
+use firstlight::frames::{Frames, HotplugError, Isolation, RangeError, Refusal, Request};
 use firstlight::node::NodeId;
 use proptest::prelude::*;
 
@@ -320,9 +318,7 @@ fn run(steps: &[Step]) {
     let span = FrameRange::new(FIRST, FIRST + FRAMES).unwrap();
     let bytes = usize::try_from(Frames::bytes_for(span, 1000).unwrap()).unwrap();
     let mut memory = Box::new_uninit_slice(bytes);
-    let slots = [const { CpuSlot::new() }; 1];
-    let frames = Frames::over(span, &mut memory).unwrap().with_cpus(&slots);
-    let mut cache = Some(Box::new(CpuCache::new()));
+    let frames = kit::with_cpus(Frames::over(span, &mut memory).unwrap(), 1);
     let mut cpu = None;
     let mut model = Model {
         frames: vec![Is::Absent; usize::try_from(FRAMES).unwrap()],
@@ -331,8 +327,7 @@ fn run(steps: &[Step]) {
     let mut isolations: Vec<(Range<u64>, Isolation<'_, '_>)> = Vec::new();
     for step in steps {
         if cpu.is_none() && model.count(Is::Absent) < FRAMES {
-            let cache = Box::leak(cache.take().unwrap());
-            cpu = Some(frames.cpu(0, NodeId(0), cache).unwrap());
+            cpu = Some(frames.cpu(0, NodeId(0)).unwrap());
         }
         match step {
             Step::Add(range) | Step::Adopt(range) => {

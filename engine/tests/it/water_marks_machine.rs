@@ -9,7 +9,7 @@ use firstlight::frames::{
     AllocError, Crossing, Frames, Hooks, Request, WaterMark, WaterMarks, ZoneMarks,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, cache, range, slots};
+use kit::{GIB, MIB, Machine, range};
 
 #[derive(Default)]
 struct Log(Mutex<Vec<Crossing>>);
@@ -38,7 +38,7 @@ fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(NORMAL.0, NORMAL.1, MARKS)]));
     let log: &'static Log = Box::leak(Box::default());
     let frames = machine.frames().with_hooks(log).with_water_marks(zones);
-    let frames = frames.with_cpus(slots(cpus));
+    let frames = kit::with_cpus(frames, cpus);
     let [zone] = zones;
     (frames, zone, log)
 }
@@ -117,7 +117,7 @@ fn what_a_worker_holds_for_long_counts_as_allocated() {
 fn the_count_is_exact_whichever_way_frames_go() {
     let (frames, zone, _) = watched(2);
     let agree = |what: &str| assert_eq!(zone.free_frames(), exact(&frames), "{what}");
-    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), cache()).unwrap());
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0)).unwrap());
     let mut held = Vec::new();
     for step in 0..3000 {
         let order = Order::new([0, 0, 0, 3, 9][step % 5]).unwrap();
@@ -189,7 +189,7 @@ fn crossings_by_several_cpus_alternate() {
         for thread in 0..4 {
             let frames = &frames;
             scope.spawn(move || {
-                let mut cpu = frames.cpu(thread, NodeId(0), cache()).unwrap();
+                let mut cpu = frames.cpu(thread, NodeId(0)).unwrap();
                 let page = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
                 for _ in 0..rounds {
                     let count = if cfg!(miri) { 100 } else { free / 4 };
@@ -248,9 +248,9 @@ fn a_refill_that_fails_midway_reports_its_crossing() {
         marks,
     )]));
     let frames = frames.with_hooks(greedy).with_water_marks(zones);
-    let frames: &'static _ = Box::leak(Box::new(frames.with_cpus(slots(1))));
+    let frames: &'static _ = Box::leak(Box::new(kit::with_cpus(frames, 1)));
     assert!(greedy.frames.set(frames).is_ok());
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     cpu.allocate(Request::new(Order::PAGE)).unwrap();
     // A list of two pages is refilled with one.
     assert_eq!(*greedy.reported.lock().unwrap(), [1]);
@@ -326,8 +326,8 @@ fn a_reserve_is_kept_for_those_who_may_use_it() {
         ZoneMarks::new(NodeId(1), ZoneKind::Normal, marks(500, 0)),
     ]));
     for by_cpu in [false, true] {
-        let frames = machine.frames().with_water_marks(zones).with_cpus(slots(1));
-        let mut cpu = by_cpu.then(|| frames.cpu(0, NodeId(0), cache()).unwrap());
+        let frames = kit::with_cpus(machine.frames().with_water_marks(zones), 1);
+        let mut cpu = by_cpu.then(|| frames.cpu(0, NodeId(0)).unwrap());
         let mut take = |request: Request| match &mut cpu {
             Some(cpu) => cpu.allocate(request),
             None => frames.allocate(request),

@@ -12,9 +12,7 @@ use firstlight::frames::{
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::threads::{Held, SetOnDrop, random};
-use kit::{
-    GIB, MIB, Uninitialised, cache, layout_with_windows, machine_with_windows, range, slots,
-};
+use kit::{GIB, MIB, Uninitialised, layout_with_windows, machine_with_windows, range};
 
 const DIMM: u64 = 128 * MIB;
 const ZONES: [ZoneKind; 2] = [ZoneKind::Normal, ZoneKind::Movable];
@@ -326,7 +324,7 @@ fn dimms_change_their_zone_beside_threads() {
     const CPUS: usize = 3;
     let memory = range(4 * GIB, 4 * GIB + 64 * MIB);
     let built = machine_with_windows(memory, &[(1, range(64 * GIB, 65 * GIB))]);
-    let machine = built.with_cpus(slots(CPUS));
+    let machine = kit::with_cpus(built, CPUS);
     // By DIMM: 0 if it is gone, else its zone's number and 1.
     let zones: Vec<_> = (0..8).map(|_| AtomicU64::new(0)).collect();
     let held = Held::new(range(64 * GIB, 65 * GIB));
@@ -337,7 +335,7 @@ fn dimms_change_their_zone_beside_threads() {
             let (machine, held, zones, done) = (&machine, &held, &zones, &done);
             scope.spawn(move || {
                 let node = NodeId(u16::try_from(cpu % 2).unwrap());
-                let mut own = machine.cpu(cpu, node, cache()).unwrap();
+                let mut own = machine.cpu(cpu, node).unwrap();
                 let request = |dice: u64, order| {
                     let mut request = Request::new(order);
                     if dice & 1 << 10 != 0 {

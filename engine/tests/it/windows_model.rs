@@ -15,7 +15,7 @@ use firstlight::frames::{
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
-use kit::{GIB, MIB, Uninitialised, cache, layout_with_windows, range, slots};
+use kit::{GIB, MIB, Uninitialised, layout_with_windows, range};
 use proptest::prelude::*;
 
 /// The window's huge frames: some before the end of a giant frame, some behind it.
@@ -267,12 +267,12 @@ impl Machine {
         let platform: &'static Uninitialised = Box::leak(Box::default());
         let marks = all_zones().map(|of| ZoneMarks::new(of.node, of.zone, WaterMarks::default()));
         let marks = marks.collect::<Vec<_>>().leak();
-        let frames = Frames::build(layout, platform).unwrap().with_cpus(slots(1));
+        let frames = kit::with_cpus(Frames::build(layout, platform).unwrap(), 1);
         let frames: &'static _ = Box::leak(Box::new(frames.with_water_marks(marks)));
         let normal = frames.zone(NodeId(0), ZoneKind::Normal).span();
         Self {
             frames,
-            cpu: frames.cpu(0, NodeId(1), cache()).unwrap(),
+            cpu: frames.cpu(0, NodeId(1)).unwrap(),
             marks,
             isolations: Vec::new(),
             model: Model {

@@ -11,7 +11,7 @@ use firstlight::background::Next;
 use firstlight::frames::{Crossing, Hooks, WaterMarks, ZoneMarks};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::zeroing::{self, Knob, Knobs, Memory, Zeroing};
-use kit::{GIB, MIB, Machine, cache, huge, page, range, slots};
+use kit::{GIB, MIB, Machine, huge, page, range};
 use real::{Kernel, MS, RealMemory, eager, run, zero_bytes};
 
 /// A machine of 64 MiB.
@@ -201,8 +201,8 @@ fn blocks_below_the_least_order_are_left() {
 fn it_rests_while_a_cpu_refills_its_lists_often() {
     for busy_per_ms in [100, 0] {
         let memory = memory();
-        let frames = memory.frames().with_cpus(slots(1));
-        let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+        let frames = kit::with_cpus(memory.frames(), 1);
+        let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
         let zeroing = eager(&frames, &memory.mapped);
         zeroing.set(Knob::BusyPerMs, busy_per_ms).unwrap();
         let mut worker = zeroing.worker(NodeId(0));

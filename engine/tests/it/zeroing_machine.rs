@@ -13,7 +13,7 @@ use firstlight::frames::{AllocError, Content, Cursor, Frames, RangeError, Reques
 use firstlight::node::NodeId;
 use firstlight::parallel::{Worker as Thread, Workers};
 use firstlight::zeroing::{Knob, Memory, free_zeroed, zero_on_cpus};
-use kit::{MIB, cache, huge, page, slots};
+use kit::{MIB, huge, page};
 use real::{Kernel, MS, RealMemory, eager, run, zero_bytes};
 
 /// A machine of 64 MiB.
@@ -197,8 +197,8 @@ fn owner(memory: &RealMemory, block: Frame, order: Order, mark: u8) -> usize {
 #[test]
 fn zeroed_at_free_no_byte_of_one_owner_is_seen_by_the_next() {
     let memory = memory();
-    let frames = memory.frames().with_cpus(slots(1));
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let frames = kit::with_cpus(memory.frames(), 1);
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     // What was there before there were owners.
     run(&mut eager(&frames, &memory.mapped).worker(NodeId(0)), 0);
     let mut held: Vec<(Frame, Order)> = Vec::new();

@@ -5,7 +5,7 @@ use crate::kit;
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, cache, range};
+use kit::{GIB, MIB, Machine, range};
 
 /// Memory in zones DMA, DMA32 and Normal.
 fn pc() -> Frames<'static> {
@@ -51,7 +51,7 @@ fn an_exhausted_only_zone_falls_back_to_no_other() {
 #[test]
 fn a_cpu_allocates_from_the_only_zone_whatever_it_caches() {
     let frames = pc();
-    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let page = cpu.allocate(Request::new(Order::PAGE)).unwrap();
     assert_eq!(zone_of(page), ZoneKind::Normal);
     assert!(cpu.cached_frames() > 0);

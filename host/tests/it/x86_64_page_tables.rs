@@ -3,7 +3,7 @@
 
 use firstlight::addr::PhysRange;
 use firstlight::early::{Direction, EarlyFlags, EarlyMemory, EarlyRegion};
-use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames};
+use firstlight::frames::{Cpu, CpuCache, Frames};
 use firstlight::map::{MapEntry, MemoryKind};
 use firstlight::node::NodeId;
 use firstlight::platform::DirectMap;
@@ -200,11 +200,10 @@ fn page_tables_in_early_memory() {
 #[test]
 fn page_tables_in_frames_of_a_cpus_cache() {
     let (offset, frames) = machine();
-    let slots = [CpuSlot::new()];
+    static CPUS: [CpuCache; 1] = [CpuCache::new()];
     let before = frames.statistics();
-    let frames = frames.with_cpus(&slots);
-    let mut cache = Box::new(CpuCache::new());
-    let mut cpu: Cpu<'_, '_> = frames.cpu(0, NodeId(0), &mut cache).unwrap();
+    frames.provide_cpus(&CPUS).unwrap();
+    let mut cpu: Cpu<'_, '_> = frames.cpu(0, NodeId(0)).unwrap();
     // SAFETY: likewise.
     map_all_sizes(offset, &mut unsafe { PageTableFrames::new(&mut cpu) });
     cpu.close().unwrap();

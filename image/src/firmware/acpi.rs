@@ -44,7 +44,7 @@ impl Tables {
     }
 
     /// CPUs that firmware lists as usable; at least this one.
-    pub(crate) fn listed_cpus(&self) -> usize {
+    fn listed_cpus(&self) -> usize {
         self.cpus().count().max(1)
     }
 

@@ -135,11 +135,6 @@ impl Tables {
         TreeNodes(self.0)
     }
 
-    /// CPUs that firmware lists as usable; at least this one.
-    pub(crate) fn listed_cpus(&self) -> usize {
-        self.cpus().count().max(1)
-    }
-
     /// Usable CPUs, in the order of the tree.
     pub(crate) fn cpus(&self) -> impl Iterator<Item = Cpu> {
         let listed = self.0.cpus().flatten().filter(|cpu| cpu.enabled);

@@ -2,24 +2,24 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use engine::addr::FrameRange;
-use engine::frames::{BlockError, CpuCell, Frames, PerCpu};
+use engine::frames::{BlockError, CpuCache, Frames, PerCpu};
 use engine::node::NodeId;
 
 use crate::check;
 use crate::error::code;
 use crate::error::fl_error::{self, *};
-use crate::frames::{created, fl_frames};
+use crate::frames::{cpus, created, fl_frames};
 use crate::request::{allocate, fl_request, node};
 
 /// 64-bit words of an fl_cpu.
-pub const FL_CPU_WORDS: usize = 1536;
+pub const FL_CPU_WORDS: usize = 8;
 
 /// A CPU's own frames: what was freed on it is the next that it allocates, without a write that
-/// other CPUs see. In storage of the caller: per-CPU data, or frames of the allocator, never a
-/// stack. All zero before fl_cpu_init.
+/// other CPUs see. In storage of the caller; what it caches lies in the memory of fl_create. All
+/// zero before fl_cpu_init.
 ///
 /// All calls with it come from its CPU, with preemption off, and with interrupts off where their
 /// handlers make some, too. A call that interrupted another one is refused with FL_IN_CALL.
@@ -42,26 +42,23 @@ struct State {
 
 /// The CPU of an fl_cpu: its callers in C promise to be on it.
 struct ThisCpu {
-    cell: CpuCell,
-    number: usize,
+    cache: &'static CpuCache,
+    /// Its number's.
+    taken: &'static AtomicBool,
     frames: &'static Frames<'static>,
     node: NodeId,
 }
 
 // SAFETY: each function that makes or uses one is unsafe, for a caller on that CPU that stays
-// there meanwhile; the storage is this library's.
+// there meanwhile; only one is made of a number at a time.
 unsafe impl PerCpu for ThisCpu {
     #[inline(always)]
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-        call(&self.cell)
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+        call(self.cache)
     }
 
     fn frames(&self) -> &'static Frames<'static> {
         self.frames
-    }
-
-    fn cpu(&self) -> usize {
-        self.number
     }
 
     fn node(&self) -> NodeId {
@@ -120,21 +117,31 @@ pub unsafe extern "C" fn fl_cpu_init(
 ) -> fl_error {
     code((|| {
         // SAFETY: by the contract.
-        let (state, frames) = unsafe { (state(cpu)?, created(frames)?) };
+        let (state, frames, cpus) = unsafe { (state(cpu)?, created(frames)?, cpus(frames)?) };
         if state.tag.load(Ordering::Acquire) != NOT_CREATED {
             return Err(FL_ALREADY_CREATED);
         }
         let number = usize::try_from(number).map_err(|_| FL_NO_SUCH_CPU)?;
+        let all = cpus.caches.get(number).zip(cpus.taken.get(number));
+        let (cache, taken) = all.ok_or(FL_NO_SUCH_CPU)?;
         let node = node(node_number)?;
+        // What else is refused.
+        drop(frames.cpu(number, node)?);
+        if taken.swap(true, Ordering::Acquire) {
+            return Err(FL_CPU_TAKEN);
+        }
         let this = ThisCpu {
-            cell: CpuCell::new(),
-            number,
+            cache,
+            taken,
             frames,
             node,
         };
         // SAFETY: nothing else uses it while the tag says that it is not there.
         let this = unsafe { (*state.cpu.get()).write(this) };
-        this.with(|_| ())?;
+        if let Err(error) = this.with(|_| ()) {
+            taken.store(false, Ordering::Release);
+            return Err(error.into());
+        }
         state.tag.store(CREATED, Ordering::Release);
         Ok(())
     })())
@@ -256,8 +263,10 @@ pub unsafe extern "C" fn fl_cpu_close(cpu: *mut fl_cpu) -> fl_error {
     code((|| {
         // SAFETY: by the contract.
         let state = unsafe { state(cpu) }?;
-        let closed = state.cpu()?.close();
+        let this = state.cpu()?;
+        let closed = this.close();
         if !matches!(closed, Err(BlockError::Cpu(_))) {
+            this.taken.store(false, Ordering::Release);
             state.tag.store(NOT_CREATED, Ordering::Release);
         }
         Ok(closed?)

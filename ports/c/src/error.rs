@@ -177,7 +177,7 @@ impl From<RangeError> for fl_error {
 impl From<CpuError> for fl_error {
     fn from(error: CpuError) -> Self {
         match error {
-            CpuError::NoSuchCpu { .. } => FL_NO_SUCH_CPU,
+            CpuError::NoSuchCpu { .. } | CpuError::NotProvided => FL_NO_SUCH_CPU,
             CpuError::Taken => FL_CPU_TAKEN,
             CpuError::NoSuchNode { .. } => FL_NO_SUCH_NODE,
             CpuError::NoMemory => FL_NO_MEMORY,

@@ -4,10 +4,10 @@ use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::slice;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use engine::addr::FrameRange;
-use engine::frames::{CpuSlot, Frames};
+use engine::frames::{CpuCache, Frames};
 
 use crate::check;
 use crate::error::code;
@@ -35,9 +35,22 @@ const CREATED: u32 = 0x464c_0001;
 /// What lies in an [`fl_frames`]. Zero is a state: nothing was created.
 #[repr(C)]
 struct State {
-    /// Stored Release once `frames` is there; pairs with the Acquire of each call.
+    /// Stored Release once `created` is there; pairs with the Acquire of each call.
     tag: AtomicU32,
-    frames: UnsafeCell<MaybeUninit<Frames<'static>>>,
+    created: UnsafeCell<MaybeUninit<Created>>,
+}
+
+struct Created {
+    frames: Frames<'static>,
+    cpus: Cpus,
+}
+
+/// Of all CPUs, by their numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Cpus {
+    pub(crate) caches: &'static [CpuCache],
+    /// Whether an fl_cpu has it.
+    pub(crate) taken: &'static [AtomicBool],
 }
 
 const _: () = assert!(size_of::<State>() <= size_of::<fl_frames>());
@@ -58,25 +71,43 @@ unsafe fn state<'a>(from: *const fl_frames) -> Result<&'a State, fl_error> {
 /// As of [`state`]; and the storage stays as it is for as long as the result is used.
 pub(crate) unsafe fn created(from: *const fl_frames) -> Result<&'static Frames<'static>, fl_error> {
     // SAFETY: the same contract.
+    Ok(&unsafe { all(from) }?.frames)
+}
+
+/// The CPUs of the allocator in `from`.
+///
+/// # Safety
+/// As of [`created`].
+pub(crate) unsafe fn cpus(from: *const fl_frames) -> Result<Cpus, fl_error> {
+    // SAFETY: the same contract.
+    Ok(unsafe { all(from) }?.cpus)
+}
+
+/// # Safety
+/// As of [`created`].
+unsafe fn all(from: *const fl_frames) -> Result<&'static Created, fl_error> {
+    // SAFETY: the same contract.
     let state = unsafe { state::<'static>(from) }?;
     if state.tag.load(Ordering::Acquire) != CREATED {
         return Err(FL_NOT_CREATED);
     }
     // SAFETY: written before the tag, and only shared since.
-    Ok(unsafe { (*state.frames.get()).assume_init_ref() })
+    Ok(unsafe { (*state.created.get()).assume_init_ref() })
 }
 
-const ALIGN: usize = align_of::<CpuSlot>();
+const ALIGN: usize = align_of::<CpuCache>();
 
-/// Bytes that slots for `cpus` CPUs take, and the alignment of what the caller provides.
-fn slots_bytes(cpus: u32) -> u64 {
-    u64::from(cpus) * size_of::<CpuSlot>() as u64 + ALIGN as u64
+/// Bytes that the caches of `cpus` CPUs take, and the alignment of what the caller provides.
+fn caches_bytes(cpus: u32) -> u64 {
+    let each = size_of::<CpuCache>() + size_of::<AtomicBool>();
+    u64::from(cpus) * each as u64 + ALIGN as u64
 }
 
 /// Bytes of memory that fl_create needs for a span of `span_bytes` from `span_start` on, both in
 /// bytes and multiples of a frame, if memory comes with at most `holes` holes at a time (before,
 /// between and after what was added or adopted), and for `cpus` CPUs: stored in `bytes`. About
-/// 34 bytes for each MiB of the span, of which little is written before that MiB is used.
+/// 34 bytes for each MiB of the span, of which little is written before that MiB is used, and
+/// 12 KiB for each CPU.
 ///
 /// FL_NULL, FL_UNALIGNED, FL_BAD_SPAN, FL_TOO_LARGE. Any CPU, any handler, at any time.
 ///
@@ -95,7 +126,7 @@ pub unsafe extern "C" fn fl_bytes_for(
         let span = check::span(span_start, span_bytes)?;
         let holes = usize::try_from(holes).map_err(|_| FL_TOO_LARGE)?;
         let tables = Frames::bytes_for(span, holes).ok_or(FL_TOO_LARGE)?;
-        let all = tables.checked_add(slots_bytes(cpus)).ok_or(FL_TOO_LARGE)?;
+        let all = tables.checked_add(caches_bytes(cpus)).ok_or(FL_TOO_LARGE)?;
         // SAFETY: not null, aligned, the caller's.
         unsafe { bytes.write(all) };
         Ok(())
@@ -144,15 +175,17 @@ pub unsafe extern "C" fn fl_create(
         }
         // SAFETY: the caller's memory, all of it within an object.
         let memory = unsafe { slice::from_raw_parts_mut(memory.cast(), memory_bytes) };
-        let built = split(memory, cpus).and_then(|(slots, tables)| {
+        let built = split(memory, cpus).and_then(|(cpus, tables)| {
             let frames = Frames::over(span, tables)?;
-            Ok(frames.with_cpus(slots))
+            // Of an allocator that is new.
+            let _ = frames.provide_cpus(cpus.caches);
+            Ok(Created { frames, cpus })
         });
         match built {
             Ok(built) => {
                 // SAFETY: only this call has the tag `CREATING`, and no other reads before the
                 // store that follows.
-                unsafe { (*state.frames.get()).write(built) };
+                unsafe { (*state.created.get()).write(built) };
                 tag.store(CREATED, Ordering::Release);
                 Ok(())
             }
@@ -166,20 +199,31 @@ pub unsafe extern "C" fn fl_create(
 
 type Memory = &'static mut [MaybeUninit<u8>];
 
-/// Slots for `cpus` CPUs at the start of `memory`, and the rest.
-fn split(memory: Memory, cpus: u32) -> Result<(&'static [CpuSlot], Memory), fl_error> {
+/// Caches for `cpus` CPUs at the start of `memory`, and the rest.
+fn split(memory: Memory, cpus: u32) -> Result<(Cpus, Memory), fl_error> {
     let cpus = usize::try_from(cpus).map_err(|_| FL_NO_SPACE)?;
-    let bytes = cpus.checked_mul(size_of::<CpuSlot>()).ok_or(FL_NO_SPACE)?;
     let skipped = memory.as_ptr().align_offset(ALIGN);
     let (_, memory) = memory.split_at_mut_checked(skipped).ok_or(FL_NO_SPACE)?;
-    let (slots, tables) = memory.split_at_mut_checked(bytes).ok_or(FL_NO_SPACE)?;
-    let start = slots.as_mut_ptr().cast::<CpuSlot>();
-    for cpu in 0..cpus {
-        // SAFETY: within `slots`, aligned, and this function's alone.
-        unsafe { start.add(cpu).write(CpuSlot::new()) };
+    let (caches, memory) = list(memory, cpus, CpuCache::new)?;
+    let (taken, memory) = list(memory, cpus, AtomicBool::default)?;
+    Ok((Cpus { caches, taken }, memory))
+}
+
+/// So many entries at the start of `memory`, which is aligned for them, and the rest.
+fn list<T>(
+    memory: Memory,
+    count: usize,
+    new: impl Fn() -> T,
+) -> Result<(&'static [T], Memory), fl_error> {
+    let bytes = count.checked_mul(size_of::<T>()).ok_or(FL_NO_SPACE)?;
+    let (list, rest) = memory.split_at_mut_checked(bytes).ok_or(FL_NO_SPACE)?;
+    let start = list.as_mut_ptr().cast::<T>();
+    for at in 0..count {
+        // SAFETY: within `list`, aligned, and this function's alone.
+        unsafe { start.add(at).write(new()) };
     }
     // SAFETY: all of them were just written.
-    Ok((unsafe { slice::from_raw_parts(start, cpus) }, tables))
+    Ok((unsafe { slice::from_raw_parts(start, count) }, rest))
 }
 
 /// Adds the `bytes` bytes of memory from `start` on, both multiples of a frame: all of it is free

@@ -1,20 +1,18 @@
 //! What a CPU caches, once the CPUs are counted: most allocations and frees of a kernel go through [`ThisCpu`]. A
-//! kernel with more CPUs has a cell in each CPU's data.
+//! kernel with more CPUs has more caches in this list.
 
-use firstlight_frames::frames::{CpuCell, CpuSlot, CpusProvided, Frames, PerCpu};
+use firstlight_frames::frames::{CpuCache, CpusProvided, Frames, PerCpu};
 use x86_64::instructions::interrupts::without_interrupts;
 
 use crate::FRAMES;
 
 /// The most CPUs.
 const MOST: usize = 16;
-/// What other CPUs see of each, and its cache.
-static SLOTS: [CpuSlot; MOST] = [const { CpuSlot::new() }; MOST];
-static CELLS: [CpuCell; MOST] = [const { CpuCell::new() }; MOST];
+static CPUS: [CpuCache; MOST] = [const { CpuCache::new() }; MOST];
 
 /// Once the CPUs are counted: each caches its part of memory.
 pub fn counted(frames: &Frames<'_>, cpus: usize) -> Result<(), CpusProvided> {
-    frames.provide_cpus(SLOTS.get(..cpus).unwrap_or(&SLOTS))
+    frames.provide_cpus(CPUS.get(..cpus).unwrap_or(&CPUS))
 }
 
 /// The number of the CPU that code runs on; of a local APIC, say.
@@ -25,17 +23,13 @@ fn number() -> usize {
 /// The CPU that code runs on.
 pub struct ThisCpu;
 
-// SAFETY: with interrupts off the code stays on its CPU, and no other runs there; cells are static.
+// SAFETY: with interrupts off the code stays on its CPU, and no other runs there.
 unsafe impl PerCpu for ThisCpu {
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-        without_interrupts(|| call(&CELLS[number()]))
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+        without_interrupts(|| call(&CPUS[number()]))
     }
 
     fn frames(&self) -> &'static Frames<'static> {
         FRAMES.wait()
-    }
-
-    fn cpu(&self) -> usize {
-        number()
     }
 }

@@ -5,27 +5,23 @@ use std::error::Error;
 use std::mem::MaybeUninit;
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
-use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, Request};
+use firstlight::frames::{CpuCache, Frames, PerCpu, Request};
 
 /// One thread alone.
-struct Alone(&'static Frames<'static>, CpuCell);
+struct Alone(&'static Frames<'static>);
 
-// SAFETY: there is one thread, and the cell stays where it is.
+// SAFETY: there is one thread.
 unsafe impl PerCpu for Alone {
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-        call(&self.1)
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+        call(&CPUS[0])
     }
 
     fn frames(&self) -> &'static Frames<'static> {
         self.0
     }
-
-    fn cpu(&self) -> usize {
-        0
-    }
 }
 
-static SLOTS: [CpuSlot; 1] = [const { CpuSlot::new() }; 1];
+static CPUS: [CpuCache; 1] = [CpuCache::new()];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -35,9 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let span = FrameRange::new(0, 1 << 18).ok_or("a GiB")?;
     let bytes = usize::try_from(Frames::bytes_for(span, 8).ok_or("too large")?)?;
     let tables = vec![MaybeUninit::uninit(); bytes].leak();
-    let frames: &_ = Box::leak(Box::new(Frames::over(span, tables)?.with_cpus(&SLOTS)));
+    let frames: &_ = Box::leak(Box::new(Frames::over(span, tables)?));
+    frames.provide_cpus(&CPUS)?;
     frames.add(PhysRange::new(1 << 20, 1 << 30).ok_or("a range")?)?;
-    let alone: &_ = Box::leak(Box::new(Alone(frames, CpuCell::new())));
+    let alone = Alone(frames);
     // A page stays in use: a pair neither splits a huge frame nor merges it.
     frames.allocate(Request::new(Order::PAGE))?;
     match shape.as_str() {

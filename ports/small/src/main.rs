@@ -5,7 +5,7 @@
 use core::mem::MaybeUninit;
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
-use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, Request};
+use firstlight::frames::{CpuCache, Frames, PerCpu, Request};
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -15,23 +15,18 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// There is one CPU, and interrupts are off.
 struct Alone(&'static Frames<'static>);
 
-// SAFETY: nothing else runs; the cell is static.
+// SAFETY: nothing else runs.
 unsafe impl PerCpu for Alone {
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-        call(&CELL)
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+        call(&CPUS[0])
     }
 
     fn frames(&self) -> &'static Frames<'static> {
         self.0
     }
-
-    fn cpu(&self) -> usize {
-        0
-    }
 }
 
-static CELL: CpuCell = CpuCell::new();
-static SLOTS: [CpuSlot; 1] = [const { CpuSlot::new() }; 1];
+static CPUS: [CpuCache; 1] = [CpuCache::new()];
 /// The first GiB.
 const SPAN: FrameRange = FrameRange::new(0, 1 << 18).unwrap();
 const TABLE_BYTES: usize = Frames::bytes_for(SPAN, 8).unwrap() as usize;
@@ -44,7 +39,8 @@ extern "C" fn _start(start: u64, end: u64, order: u8) -> u64 {
     let work = || {
         // SAFETY: called once.
         let (tables, place) = unsafe { (&mut *(&raw mut TABLES), &mut *(&raw mut FRAMES)) };
-        let frames: &_ = place.write(Frames::over(SPAN, tables).ok()?.with_cpus(&SLOTS));
+        let frames: &_ = place.write(Frames::over(SPAN, tables).ok()?);
+        frames.provide_cpus(&CPUS).ok()?;
         frames.add(PhysRange::new(start, end)?).ok()?;
         let order = Order::new(order)?;
         let alone = Alone(frames);

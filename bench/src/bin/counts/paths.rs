@@ -11,13 +11,13 @@ use firstlight::blocks::{Block, BlockId, BlockSize, Blocks};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
 use firstlight::firmware::fdt::{Fdt, FdtSlot};
-use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, Request};
+use firstlight::frames::{Cpu, Frames, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor, SectionPlace};
 use firstlight::node::NodeId;
 use firstlight::start::{Boot, BootStorage, TreeNodes, start};
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, add_srat};
-use firstlight_bench::machine::{GIB, Machine};
+use firstlight_bench::machine::{GIB, Machine, cpu_caches};
 use firstlight_bench::tables;
 use firstlight_host::metadata::MetadataSpace;
 
@@ -291,11 +291,9 @@ fn with_cpus_of(gib: u64, cpus: usize, path: impl FnOnce(&mut Cpu<'_, '_>) -> Ou
     let machine = Machine::pc(gib * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
     let mut storage = machine.storage();
-    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
     let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
-    let frames = frames.with_cpus(&slots);
-    let mut cache = CpuCache::new();
-    let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
+    frames.provide_cpus(cpu_caches(cpus))?;
+    let mut cpu = frames.cpu(0, NodeId(0))?;
     path(&mut cpu)
 }
 

@@ -2,9 +2,9 @@
 
 use super::cpu::Cpu;
 use super::cpu::cache::CpuCache;
+use super::cpu::cpus::CpusProvided;
 use super::cpu::drain::DrainRequest;
 use super::cpu::slot::{CpuEvents, CpuSlot};
-use super::cpu::slots::{CpusProvided, Slots};
 use super::error::{AllocError, BlockError, CpuError, RangeError};
 use super::find::Frames;
 use super::hooks::Hooks;
@@ -37,36 +37,26 @@ impl<'m> Frames<'m> {
         self
     }
 
-    /// As many CPUs as there are `slots` can have caches, see [`Frames::cpu`]. When memory runs out
-    /// [`Hooks::drain`] reaches them; without it they see a request at their next call.
-    ///
-    /// Metadata grows by a slot a CPU, and by the [`CpuCache`] provided for each. A kernel that counts its CPUs
-    /// later provides the slots then: [`Frames::provide_cpus`].
-    #[must_use]
-    pub fn with_cpus(self, slots: &'m [CpuSlot]) -> Self {
-        let slots = Slots::new(slots);
-        Self { slots, ..self }
-    }
-
-    /// Provides the slots of all CPUs on an allocator that is shared already: kernels count their CPUs after
-    /// memory. What a CPU caches follows from their number, so provide one for each that exists. Until then
-    /// [`Frames::cpu`] and a [`PerCpu`](super::PerCpu) find [`CpuError::NoSuchCpu`].
+    /// Provides the caches of all CPUs, see [`Frames::cpu`] and [`PerCpu`](super::PerCpu); also on an allocator that
+    /// is shared already, since kernels count their CPUs after memory. What a CPU caches follows from their number, so
+    /// provide one for each that exists. When memory runs out [`Hooks::drain`] reaches them; without it they see a
+    /// request at their next call.
     ///
     /// ```
-    /// use firstlight_frames::frames::{CpuSlot, CpusProvided, Frames};
+    /// use firstlight_frames::frames::{CpuCache, CpusProvided, Frames};
     ///
-    /// static SLOTS: [CpuSlot; 64] = [const { CpuSlot::new() }; 64]; // or in memory of `frames`
+    /// static CPUS: [CpuCache; 64] = [const { CpuCache::new() }; 64]; // or in memory of `frames`
     ///
     /// /// Once the tables of CPUs are read.
     /// fn cpus_are_known(frames: &Frames<'_>, cpus: usize) -> Result<(), CpusProvided> {
-    ///     frames.provide_cpus(SLOTS.get(..cpus).unwrap_or(&SLOTS))
+    ///     frames.provide_cpus(CPUS.get(..cpus).unwrap_or(&CPUS))
     /// }
     /// ```
     ///
     /// # Errors
     /// [`CpusProvided`]: it has some already; nothing is changed.
-    pub fn provide_cpus(&self, slots: &'static [CpuSlot]) -> Result<(), CpusProvided> {
-        self.slots.provide(slots)
+    pub fn provide_cpus(&self, caches: &'static [CpuCache]) -> Result<(), CpusProvided> {
+        self.cpus.provide(caches)
     }
 
     /// Counts the free frames of the zones of `zones`, keeps their reserves, and reports to
@@ -83,18 +73,13 @@ impl<'m> Frames<'m> {
         self
     }
 
-    /// Allocates and frees for CPU number `cpu`, which is on `node`, through lists of its own in
-    /// the memory provided. These are emptied first, whatever they held.
+    /// Allocates and frees for CPU number `cpu`, which is on `node`, through the lists of its
+    /// [`CpuCache`].
     ///
     /// # Errors
-    /// [`CpuError`]: no such slot or node, or the slot is taken.
-    pub fn cpu<'f>(
-        &'f self,
-        cpu: usize,
-        node: NodeId,
-        cache: &'f mut CpuCache,
-    ) -> Result<Cpu<'f, 'm>, CpuError> {
-        Cpu::new(self, cpu, node, cache)
+    /// [`CpuError`]: no such CPU or node, or its cache is in use.
+    pub fn cpu<'f>(&'f self, cpu: usize, node: NodeId) -> Result<Cpu<'f, 'm>, CpuError> {
+        Cpu::new(self, cpu, node)
     }
 
     /// Requests a drain of all CPUs that cache something. Meant for after an
@@ -125,10 +110,10 @@ impl<'m> Frames<'m> {
     /// }
     /// ```
     pub fn request_drain(&self) -> DrainRequest<'_> {
-        self.slots.iter().for_each(|slot| {
+        self.cpus.slots().for_each(|slot| {
             slot.request_drain_of_any();
         });
-        DrainRequest::new(&self.slots)
+        DrainRequest::new(&self.cpus)
     }
 
     /// Allocates a block, from the preferred node or the nearest to it that has one.
@@ -308,7 +293,7 @@ impl<'m> Frames<'m> {
 
     /// The memory of the whole machine.
     pub fn statistics(&self) -> Statistics {
-        let cached = self.slots.iter().map(CpuSlot::cached_frames);
+        let cached = self.cpus.slots().map(CpuSlot::cached_frames);
         Statistics {
             cached_frames: cached.map(u64::from).sum(),
             ..Nodes::sum(self.nodes.segments.iter())
@@ -336,9 +321,9 @@ impl<'m> Frames<'m> {
         parts.filter_map(occupancy).sum()
     }
 
-    /// What CPU number `cpu` has done since it was given its slot.
+    /// What CPU number `cpu` has done since it was opened.
     pub fn cpu_events(&self, cpu: usize) -> Option<CpuEvents> {
-        self.slots.get(cpu).map(CpuSlot::events)
+        self.cpus.slots().nth(cpu).map(CpuSlot::events)
     }
 
     /// Recounts everything that is kept at two levels. Meant for tests and

@@ -3,7 +3,7 @@
 //!
 //! *The tables lie in early memory.*
 
-use super::cpu::slots::Slots;
+use super::cpu::cpus::Cpus;
 use super::error::BuildError;
 use super::find::Frames;
 use super::metadata::Metadata;
@@ -389,7 +389,7 @@ impl<'m> Frames<'m> {
                 hooks: None,
                 reported_is_zero: AtomicBool::new(false),
             },
-            slots: Slots::new(&[]),
+            cpus: Cpus::new(),
             metadata,
         }
     }

@@ -327,14 +327,17 @@ impl RangeError {
 /// A CPU can't have a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuError {
-    /// There is no such slot.
+    /// There is no cache of this number.
     NoSuchCpu {
         /// Its number.
         cpu: usize,
-        /// How many slots were provided, numbered from 0.
+        /// How many were provided, numbered from 0.
         cpus: usize,
     },
-    /// Another [`Cpu`](super::Cpu) has the slot.
+    /// The cache of a [`PerCpu`](super::PerCpu) is none of those that
+    /// [`Frames::provide_cpus`](super::Frames::provide_cpus) got, or it got none yet.
+    NotProvided,
+    /// Another [`Cpu`](super::Cpu) has the cache.
     Taken,
     /// No memory was added yet.
     NoMemory,
@@ -354,9 +357,13 @@ impl fmt::Display for CpuError {
         match self {
             Self::NoSuchCpu { cpu, cpus } => write!(
                 f,
-                "no slot for CPU {cpu}: {cpus} were provided, numbered from 0"
+                "no cache for CPU {cpu}: {cpus} were provided, numbered from 0"
             ),
-            Self::Taken => write!(f, "the CPU's slot is taken: its cache is in use already"),
+            Self::NotProvided => write!(
+                f,
+                "the CPU's cache was not provided: expected it in the list of all CPUs"
+            ),
+            Self::Taken => write!(f, "the CPU's cache is in use already"),
             Self::InCall => write!(
                 f,
                 "the CPU's cache is in use by the call that was interrupted: expected interrupts to be off around calls, or no call in a handler"

@@ -4,9 +4,9 @@
 //! *First the node it begins on, then the others; then what CPUs cache; then what the kernel can
 //! do.* A kernel's [`Hooks`](super::Hooks) are called when the node is exhausted, and at the end.
 
+use super::cpu::cpus::Cpus;
 use super::cpu::drain::DrainRequest;
 use super::cpu::slot::CpuSlot;
-use super::cpu::slots::Slots;
 use super::error::{AllocError, RangeError};
 use super::hooks::{Exhausted, Hooks};
 use super::metadata::Metadata;
@@ -62,15 +62,15 @@ use crate::node::NodeId;
 #[derive(Debug)]
 pub struct Frames<'m> {
     pub(super) nodes: Nodes<'m>,
-    /// Of the CPUs that may have caches.
-    pub(super) slots: Slots<'m>,
+    /// The caches of all CPUs.
+    pub(super) cpus: Cpus,
     pub(super) metadata: Metadata,
 }
 
 /// The CPU that allocates.
 pub(crate) trait Own {
-    /// How many of the slots are its own.
-    const SLOTS: usize;
+    /// How many of the caches are its own.
+    const CACHES: usize;
 
     /// Drains its own cache; whether there was anything.
     fn drain(&mut self) -> bool;
@@ -80,7 +80,7 @@ pub(crate) trait Own {
 pub(crate) struct NoCache;
 
 impl Own for NoCache {
-    const SLOTS: usize = 0;
+    const CACHES: usize = 0;
 
     fn drain(&mut self) -> bool {
         false
@@ -362,7 +362,7 @@ impl Frames<'_> {
         {
             return Ok(found);
         }
-        if self.slots.len() <= O::SLOTS {
+        if self.cpus.len() <= O::CACHES {
             return Err(0);
         }
         let pending = self.drain_any();
@@ -377,7 +377,7 @@ impl Frames<'_> {
             return Ok(());
         }
         let mut taken = range::allocate(&self.nodes.segments, range);
-        if matches!(taken, Err(RangeError::InUse { .. })) && !self.slots.is_empty() {
+        if matches!(taken, Err(RangeError::InUse { .. })) && !self.cpus.is_empty() {
             // Also if no CPU caches anything: it may have come back since the first look.
             self.drain_any();
             taken = range::allocate(&self.nodes.segments, range);
@@ -393,7 +393,7 @@ impl Frames<'_> {
     /// Drains all CPUs that cache something. How many frames are pending after that.
     #[cold]
     pub(crate) fn drain_any(&self) -> u64 {
-        let requested = self.slots.iter().filter(|slot| slot.request_drain_of_any());
+        let requested = self.cpus.slots().filter(|slot| slot.request_drain_of_any());
         if requested.count() == 0 {
             return 0;
         }
@@ -405,18 +405,18 @@ impl Frames<'_> {
     #[cold]
     pub(crate) fn drain_all(&self) {
         self.drain_at_next_call();
-        if !self.slots.is_empty() {
+        if !self.cpus.is_empty() {
             self.reach();
         }
     }
 
     /// Requests a drain that no CPU is reached for.
     pub(crate) fn drain_at_next_call(&self) {
-        self.slots.iter().for_each(CpuSlot::request_drain);
+        self.cpus.slots().for_each(CpuSlot::request_drain);
     }
 
     fn reach(&self) -> u64 {
-        let request = DrainRequest::new(&self.slots);
+        let request = DrainRequest::new(&self.cpus);
         if let Some(hooks) = self.nodes.hooks {
             hooks.drain(&request);
         }

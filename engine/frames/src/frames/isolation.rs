@@ -135,7 +135,7 @@ impl Frames<'_> {
         let why = Refusal::InUse {
             frames: frames.max(1),
             holder: Holder::Allocation,
-            held_by_cpus: DrainRequest::new(&self.slots).pending_frames(),
+            held_by_cpus: DrainRequest::new(&self.cpus).pending_frames(),
             in_work: self.in_work(),
         };
         HotplugError::at(range, frame, why)

@@ -137,13 +137,11 @@ pub use add::NewMemory;
 pub use borrow::{Borrowed, Cursor};
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
-#[cfg(not(firstlight_loom))]
-pub use cpu::cell::CpuCell;
+pub use cpu::cpus::CpusProvided;
 pub use cpu::drain::DrainRequest;
 #[cfg(not(firstlight_loom))]
 pub use cpu::per_cpu::PerCpu;
-pub use cpu::slot::{CpuEvents, CpuSlot};
-pub use cpu::slots::CpusProvided;
+pub use cpu::slot::CpuEvents;
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use find::Frames;
 pub use hooks::{Crossing, Exhausted, Hooks, WaterMark};

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{AllocError, BlockError, Cpu, Frames, RangeError, Request, Statistics};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, ReusedCache, range};
+use kit::{GIB, MIB, Machine, range};
 use proptest::prelude::*;
 use steps::{Step, Via, Wanted, steps};
 
@@ -109,8 +109,6 @@ impl Ground {
 struct Run {
     ground: Ground,
     cpus: [Option<Cpu<'static, 'static>>; CPUS],
-    /// The memory of their caches; dropped after them.
-    caches: [ReusedCache; CPUS],
     held: Vec<(Frame, Order)>,
 }
 
@@ -119,7 +117,6 @@ impl Run {
         Self {
             ground,
             cpus: [None, None, None],
-            caches: [0; CPUS].map(|_| ReusedCache::new()),
             held: Vec::new(),
         }
     }
@@ -127,9 +124,7 @@ impl Run {
     fn cpu(&mut self, cpu: usize) -> &mut Cpu<'static, 'static> {
         let frames = self.ground.frames;
         let node = NodeId(u16::from(cpu == 1));
-        // SAFETY: there is no CPU, and one is dropped before `caches`.
-        let cache = || unsafe { self.caches[cpu].reuse() };
-        self.cpus[cpu].get_or_insert_with(|| frames.cpu(cpu, node, cache()).unwrap())
+        self.cpus[cpu].get_or_insert_with(|| frames.cpu(cpu, node).unwrap())
     }
 
     /// Frames cached by all CPUs, or by all but one.
@@ -322,9 +317,7 @@ impl Run {
             Step::Leave(cpu, node) => {
                 self.cpus[cpu] = None;
                 let frames = self.ground.frames;
-                // SAFETY: the CPU before was just dropped, and this one is dropped before `caches`.
-                let cache = unsafe { self.caches[cpu].reuse() };
-                self.cpus[cpu] = Some(frames.cpu(cpu, NodeId(node), cache).unwrap());
+                self.cpus[cpu] = Some(frames.cpu(cpu, NodeId(node)).unwrap());
             }
         }
     }

@@ -9,7 +9,6 @@ use firstlight::node::{NodeId, ZoneKind};
 
 use crate::frames_stress::Round;
 use crate::frames_stress::yard::{Yard, is_marked_sparsely};
-use crate::kit::ReusedCache;
 
 pub(crate) type Operation = (u32, &'static str, fn(&mut Worker<'_>));
 
@@ -64,8 +63,6 @@ pub(crate) struct Worker<'y> {
     index: usize,
     name: u32,
     cpu: Option<Cpu<'y, 'static>>,
-    /// The memory of the CPU's cache; dropped after it.
-    cache: ReusedCache,
     held: Vec<(Frame, Order)>,
     pub(crate) random: Random,
     pub(crate) done: Vec<u64>,
@@ -84,7 +81,6 @@ impl<'y> Worker<'y> {
             index,
             name,
             cpu: None,
-            cache: ReusedCache::new(),
             held: Vec::new(),
             random: Random(seed | 1),
             done: vec![0; OPERATIONS.len()],
@@ -106,10 +102,8 @@ impl<'y> Worker<'y> {
     pub(crate) fn cpu(&mut self) -> &mut Cpu<'y, 'static> {
         let (yard, index) = (self.yard, self.index);
         let node = NodeId(u16::try_from(self.random.below(yard.nodes.into())).unwrap());
-        // SAFETY: there is no CPU, and one is dropped before `cache`.
-        let cache = || unsafe { self.cache.reuse() };
         self.cpu
-            .get_or_insert_with(|| yard.frames.cpu(index, node, cache()).unwrap())
+            .get_or_insert_with(|| yard.frames.cpu(index, node).unwrap())
     }
 
     fn request(&mut self) -> Request {

@@ -8,7 +8,7 @@ use firstlight::frames::{AllocError, DrainRequest, Frames, Hooks, Request, Stati
 use firstlight::node::ZoneKind;
 
 use crate::frames_stress::coming::{AWAY, Piece, has_two_zones};
-use crate::kit::{GIB, MIB, Machine, range, slots};
+use crate::kit::{GIB, MIB, Machine, range};
 
 /// Waits while drains are pending, but not for ever: a thread at a barrier does not drain.
 struct Wait;
@@ -91,7 +91,7 @@ impl Yard {
         let window = range(window, window + DIMMS * dimm);
         let mut machine = Machine::new(&rows);
         machine.windows.push((node, window));
-        let frames = machine.frames().with_cpus(slots(threads)).with_hooks(&Wait);
+        let frames = machine.frames_with_cpus(threads).with_hooks(&Wait);
         let memory = memory.iter().map(|&(_, start, end)| {
             FrameRange::new(start / 4096, end / 4096).expect("ascending pages")
         });

@@ -16,7 +16,7 @@ use firstlight::early::{EarlyFlags, EarlyMemory};
 #[cfg(feature = "content")]
 use firstlight::frames::ZeroedFrames;
 use firstlight::frames::{
-    BuildError, CpuCache, CpuSlot, Frames, HotplugError, OnlinePolicy, Refusal, Request,
+    BuildError, CpuCache, Frames, HotplugError, OnlinePolicy, Refusal, Request,
 };
 use firstlight::layout::{Layout, LayoutPolicy};
 use firstlight::node::{NodeId, NodeZone};
@@ -151,41 +151,16 @@ pub(crate) fn machine_with_windows(
     Frames::build(layout, platform).unwrap()
 }
 
-/// Slots of CPUs that live as long as the test.
-pub(crate) fn slots(cpus: usize) -> &'static [CpuSlot] {
-    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
-    slots.leak()
+/// Caches of CPUs that live as long as the test.
+pub(crate) fn caches(cpus: usize) -> &'static [CpuCache] {
+    let caches: Vec<_> = (0..cpus).map(|_| CpuCache::new()).collect();
+    caches.leak()
 }
 
-/// A cache that lives as long as the test.
-pub(crate) fn cache() -> &'static mut CpuCache {
-    Box::leak(Box::default())
-}
-
-/// A cache that several CPUs use, one after the other.
-pub(crate) struct ReusedCache(*mut CpuCache);
-
-impl ReusedCache {
-    pub(crate) fn new() -> Self {
-        Self(Box::into_raw(Box::default()))
-    }
-
-    /// The cache, for the next CPU.
-    ///
-    /// # Safety
-    /// The CPU that had it before is gone, and the next is dropped before `self`.
-    pub(crate) unsafe fn reuse<'l>(&self) -> &'l mut CpuCache {
-        // SAFETY: out of a box that is freed with `self`; no other reference exists, as the
-        // caller promises.
-        unsafe { &mut *self.0 }
-    }
-}
-
-impl Drop for ReusedCache {
-    fn drop(&mut self) {
-        // SAFETY: made of a box; no reference exists any more.
-        drop(unsafe { Box::from_raw(self.0) });
-    }
+/// `frames` with caches for so many CPUs.
+pub(crate) fn with_cpus(frames: Frames<'_>, cpus: usize) -> Frames<'_> {
+    frames.provide_cpus(caches(cpus)).unwrap();
+    frames
 }
 
 /// Metadata in memory of this process, never initialised.
@@ -308,8 +283,8 @@ impl Machine {
         self.build().unwrap()
     }
 
-    /// Frames with slots for `cpus` CPUs.
+    /// Frames with caches for `cpus` CPUs.
     pub(crate) fn frames_with_cpus(&self, cpus: usize) -> Frames<'static> {
-        self.frames().with_cpus(slots(cpus))
+        with_cpus(self.frames(), cpus)
     }
 }

@@ -22,7 +22,7 @@ fn described(machine: &Machine) -> (Frames<'static>, &'static Memmap<'static, Si
     let mut layout = machine.layout();
     let kernel = Box::leak(Box::new(Kernel(reserve(&mut layout))));
     let frames = Frames::build(layout, crate::memmap_machine::platform(false)).unwrap();
-    let frames = frames.with_hooks(kernel).with_cpus(kit::slots(1));
+    let frames = kit::with_cpus(frames.with_hooks(kernel), 1);
     assert_eq!(kernel.0.progress().ready_sections, 0);
     (frames, &kernel.0)
 }
@@ -37,7 +37,7 @@ fn every_way_to_allocate_leaves_descriptors_ready() {
         (1, range(4 * GIB, 7 * GIB + 0x5000)),
     ]);
     let (frames, memmap) = described(&machine);
-    let mut cpu = frames.cpu(0, NodeId(0), kit::cache()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut checked = 0;
     let mut is_ready = |range: FrameRange| {
         for number in range.start().get()..range.end().get() {

@@ -74,13 +74,13 @@ fn early_grows_by_whole_sections_while_cpus_allocate() {
     let early = memmap.progress().worked_sections;
     assert!(early < memmap.progress().sections);
     let frames = Frames::build(layout, platform(false)).unwrap();
-    let frames = frames.with_hooks(kernel).with_cpus(kit::slots(2));
+    let frames = kit::with_cpus(frames.with_hooks(kernel), 2);
     let order = Order::new(4).unwrap();
     let taken: u64 = std::thread::scope(|scope| {
         let threads = [0, 1].map(|node| {
             let frames = &frames;
             scope.spawn(move || {
-                let mut cpu = frames.cpu(node.into(), NodeId(node), kit::cache()).unwrap();
+                let mut cpu = frames.cpu(node.into(), NodeId(node)).unwrap();
                 let mut taken = 0;
                 while let Ok(frame) = cpu.allocate(Request::new(order)) {
                     let page = memmap.peek(frame).unwrap();

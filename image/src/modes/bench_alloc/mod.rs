@@ -34,10 +34,13 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
         error!("bench: no memory for its lists");
         return Outcome::CheckFailed;
     };
-    let caches = memory.caches.iter_mut().zip(processors.nodes());
-    let ours = caches
-        .zip(0..)
-        .map_while(|((cache, (_, node)), index)| Some(own(frames.cpu(index, node, cache).ok()?)));
+    if let Err(error) = frames.provide_cpus(memory.caches) {
+        error!("bench: {error}");
+        return Outcome::CheckFailed;
+    }
+    let ours = (0..)
+        .zip(processors.nodes())
+        .map_while(|(index, (_, node))| Some(own(frames.cpu(index, node).ok()?)));
     let Some(ours) = list_of(frames, processors.started(), ours) else {
         error!("bench: no memory for the CPUs' handles");
         return Outcome::CheckFailed;
@@ -60,7 +63,7 @@ struct Memory {
     held: Held,
     numbers: &'static mut [Frame],
     /// The per-CPU caches, in the order of the CPUs.
-    caches: &'static mut [CpuCache],
+    caches: &'static [CpuCache],
 }
 
 impl Memory {
@@ -80,7 +83,7 @@ impl Memory {
                 rings,
             },
             numbers: list(frames, blocks, |number| Frame::new(number as u64))?,
-            // SAFETY: zeroed memory is an empty per-CPU cache.
+            // SAFETY: zeroed memory is a CPU's cache that none has used.
             caches: unsafe { zeroed_list(frames, cpus) }?,
         })
     }

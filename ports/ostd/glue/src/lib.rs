@@ -1,10 +1,10 @@
 //! Firstlight's frame allocator as the global frame allocator of an ostd kernel.
 #![no_std]
 
-use core::{alloc::Layout, arch::asm, mem::MaybeUninit};
+use core::{alloc::Layout, mem::MaybeUninit};
 
 use firstlight_frames::addr::{FrameRange, Order};
-use firstlight_frames::frames::{CpuCell, CpuSlot, Frames, PerCpu, RangeError, Request};
+use firstlight_frames::frames::{CpuCache, Frames, PerCpu, RangeError, Request};
 use ostd::cpu::{CpuId, num_cpus};
 use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
 use spin::{Mutex, MutexGuard, Once};
@@ -16,36 +16,35 @@ const BYTES: usize = Frames::bytes_for(SPAN, 256).unwrap() as usize;
 const PAGE: Request = Request::new(Order::PAGE);
 
 static TABLES: Mutex<[MaybeUninit<u8>; BYTES]> = Mutex::new([MaybeUninit::uninit(); BYTES]);
-static SLOTS: [CpuSlot; 64] = [const { CpuSlot::new() }; 64];
+static CPUS: [CpuCache; 64] = [const { CpuCache::new() }; 64];
 static FRAMES: Once<Frames<'static>> = Once::new();
 
-ostd::cpu_local! { static CELL: CpuCell = CpuCell::new(); }
+ostd::cpu_local_cell! { static CACHE: *const CpuCache = core::ptr::null(); }
 
 /// Firstlight.
 pub struct Firstlight;
 
-// SAFETY: nothing else runs on a CPU while its interrupts are disabled; its data stays for ever.
+// SAFETY: nothing else runs on a CPU while its interrupts are disabled.
 unsafe impl PerCpu for Firstlight {
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-        let guard = ostd::irq::disable_local();
-        let mut cell = &raw const *CELL.get_with(&guard);
-        // No instruction: the address stays in a register, else each access computes it anew.
-        // SAFETY: it writes nothing, and leaves the address as it is.
-        unsafe { asm!("/* {} */", inout(reg) cell, options(pure, nomem, nostack)) };
-        // SAFETY: the address of this CPU's static data, while `guard` keeps the code on the CPU.
-        call(unsafe { &*cell })
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+        let _off = ostd::irq::disable_local();
+        let mut cache = CACHE.load();
+        if cache.is_null() {
+            cache = &raw const CPUS[u32::from(CpuId::current_racy()) as usize];
+            CACHE.store(cache);
+        }
+        // SAFETY: this CPU's, of the static.
+        call(unsafe { &*cache })
     }
 
     fn frames(&self) -> &'static Frames<'static> {
         FRAMES.call_once(|| {
             let tables = MutexGuard::leak(TABLES.lock());
             let frames = Frames::over(SPAN, &mut tables[..]).expect("tables are large enough");
-            frames.with_cpus(&SLOTS[..num_cpus()])
+            let provided = frames.provide_cpus(&CPUS[..num_cpus()]);
+            provided.expect("once");
+            frames
         })
-    }
-
-    fn cpu(&self) -> usize {
-        u32::from(CpuId::current_racy()) as usize
     }
 }
 

@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
 use firstlight::firmware::fdt::Fdt;
-use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, Request};
+use firstlight::frames::{CpuCache, Frames, PerCpu, Request};
 
 #[cfg(not(feature = "start"))]
 use crate::ranges::frames;
@@ -14,30 +14,25 @@ use crate::start::frames;
 /// The calls of one CPU, interrupts off.
 struct Calls;
 
-// SAFETY: nothing else runs; the cell is static.
+// SAFETY: nothing else runs.
 unsafe impl PerCpu for Calls {
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-        call(&CELL)
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+        call(&CPUS[0])
     }
 
     fn frames(&self) -> &'static Frames<'static> {
         // SAFETY: `start` has written it.
         unsafe { (*(&raw const FRAMES)).assume_init_ref() }
     }
-
-    fn cpu(&self) -> usize {
-        0
-    }
 }
 
-static CELL: CpuCell = CpuCell::new();
-static SLOTS: [CpuSlot; 1] = [const { CpuSlot::new() }; 1];
+static CPUS: [CpuCache; 1] = [CpuCache::new()];
 static mut FRAMES: MaybeUninit<Frames<'static>> = MaybeUninit::uninit();
 
 pub(crate) fn start(tree: &Fdt<'_>, kernel: PhysRange) -> Option<()> {
     // SAFETY: called once.
     let place = unsafe { &mut *(&raw mut FRAMES) };
-    place.write(frames(tree, kernel)?).provide_cpus(&SLOTS).ok()
+    place.write(frames(tree, kernel)?).provide_cpus(&CPUS).ok()
 }
 
 pub(crate) fn allocate(frames: u64, align: u64) -> Option<FrameRange> {

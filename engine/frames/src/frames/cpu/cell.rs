@@ -1,28 +1,23 @@
-//! A CPU's cache in a kernel's per-CPU data: [`CpuCell`].
+//! The [`Cpu`](super::Cpu) of a kernel's calls, between them: [`CpuCell`].
 //!
 //! *A cell is used on its CPU only, by one call at a time*: by the promise of a
 //! [`PerCpu`](crate::frames::PerCpu), and by a flag for handlers that interrupt a call. So nothing in
 //! it needs an atomic read-modify-write.
 
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-use super::Cpu;
-use super::cache::CpuCache;
-use crate::frames::error::{BlockError, CpuError};
-
-/// A [`CpuCache`] and the [`Cpu`] that uses it, for a kernel's per-CPU data; a
-/// [`PerCpu`](crate::frames::PerCpu) uses it.
-pub struct CpuCell {
+/// What a [`PerCpu`](crate::frames::PerCpu) opened on the CPU whose cache this is part of.
+pub(super) struct CpuCell {
     in_call: AtomicBool,
     /// Whether there is a `Cpu`.
     is_open: UnsafeCell<bool>,
-    cpu: UnsafeCell<MaybeUninit<Cpu<'static, 'static>>>,
-    /// Borrowed by `cpu`, while there is one.
-    cache: UnsafeCell<CpuCache>,
+    cpu: UnsafeCell<Space>,
 }
+
+/// For a `Cpu`, by its size: its type has the list of all CPUs, of which this is a part.
+type Space = MaybeUninit<[u64; 18]>;
 
 // SAFETY: what is in it is touched by the one call that set `in_call`, on the one CPU that a
 // `PerCpu` passes the cell on.
@@ -40,52 +35,61 @@ impl Drop for InCall<'_> {
 }
 
 impl InCall<'_> {
-    /// The `Cpu`, if there is one.
     #[inline(always)]
-    pub(super) fn cpu(&mut self) -> Option<&mut Cpu<'static, 'static>> {
+    fn space<T>(&self) -> *mut T {
+        const { assert!(size_of::<T>() <= size_of::<Space>() && align_of::<T>() <= align_of::<Space>()) };
+        self.0.cpu.get().cast()
+    }
+
+    /// The `Cpu`, if there is one.
+    ///
+    /// # Safety
+    /// `T` is the one type that all calls with the cell have.
+    #[inline(always)]
+    pub(super) unsafe fn cpu<T>(&mut self) -> Option<&mut T> {
         // SAFETY: no other call uses the cell before this one is dropped; it is there if it says so.
-        unsafe { (*self.0.is_open.get()).then(|| (*self.0.cpu.get()).assume_init_mut()) }
+        unsafe { (*self.0.is_open.get()).then(|| &mut *self.space()) }
     }
 
     /// The `Cpu`, made now if there is none.
     ///
     /// # Safety
-    /// The cell stays where it is for ever.
+    /// As of [`InCall::cpu`].
     #[inline]
-    pub(super) unsafe fn opened(
+    pub(super) unsafe fn opened<T, E>(
         &mut self,
-        open: impl FnOnce(&'static mut CpuCache) -> Result<Cpu<'static, 'static>, CpuError>,
-    ) -> Result<&mut Cpu<'static, 'static>, CpuError> {
-        // SAFETY: no other call, as above; without a `Cpu` nothing borrows the cache, which stays, as
-        // promised.
+        open: impl FnOnce() -> Result<T, E>,
+    ) -> Result<&mut T, E> {
+        // SAFETY: no other call, as above.
         unsafe {
             if !*self.0.is_open.get() {
-                (*self.0.cpu.get()).write(open(&mut *self.0.cache.get())?);
+                self.space::<T>().write(open()?);
                 *self.0.is_open.get() = true;
             }
-            Ok((*self.0.cpu.get()).assume_init_mut())
+            Ok(&mut *self.space())
         }
     }
 
-    /// Drops the `Cpu`, if there is one.
-    pub(super) fn close(self) -> Result<(), BlockError> {
+    /// The `Cpu`, if there was one; the cell has none from now on.
+    ///
+    /// # Safety
+    /// As of [`InCall::cpu`].
+    pub(super) unsafe fn take<T>(&mut self) -> Option<T> {
         // SAFETY: no other call, as above; it was there if it says so, and is not from now on.
-        let cpu = unsafe {
+        unsafe {
             let was_open = core::mem::replace(&mut *self.0.is_open.get(), false);
-            was_open.then(|| (*self.0.cpu.get()).assume_init_read())
-        };
-        cpu.map_or(Ok(()), Cpu::close)
+            was_open.then(|| self.space::<T>().read())
+        }
     }
 }
 
 impl CpuCell {
-    /// A cell that no CPU has used. It is all zero, and takes no space in the kernel's image.
-    pub const fn new() -> Self {
+    /// A cell that no CPU has used; it is all zero.
+    pub(super) const fn new() -> Self {
         Self {
             in_call: AtomicBool::new(false),
             is_open: UnsafeCell::new(false),
-            cpu: UnsafeCell::new(MaybeUninit::zeroed()),
-            cache: UnsafeCell::new(CpuCache::new()),
+            cpu: UnsafeCell::new(Space::zeroed()),
         }
     }
 
@@ -110,13 +114,5 @@ impl CpuCell {
 impl Default for CpuCell {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for CpuCell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CpuCell")
-            .field("in_call", &self.in_call)
-            .finish_non_exhaustive()
     }
 }

@@ -4,30 +4,30 @@
 //! interrupts those that [`DrainRequest::cpus`] names, and lets them call
 //! [`Cpu::poll`](super::Cpu::poll): at once, or when the call they are in the middle of returns.
 
-use super::slot::CpuSlot;
+use super::cache::CpuCache;
 
 /// CPUs that were requested to drain their caches.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainRequest<'a> {
-    slots: &'a [CpuSlot],
+    cpus: &'a [CpuCache],
 }
 
 impl<'a> DrainRequest<'a> {
-    pub(crate) const fn new(slots: &'a [CpuSlot]) -> Self {
-        Self { slots }
+    pub(crate) const fn new(cpus: &'a [CpuCache]) -> Self {
+        Self { cpus }
     }
 
     /// Frames cached by CPUs whose drain is pending.
     pub fn pending_frames(&self) -> u64 {
-        let pending = |slot: &CpuSlot| u64::from(slot.pending_frames());
-        self.slots.iter().map(pending).sum()
+        let pending = |cache: &CpuCache| u64::from(cache.slot.pending_frames());
+        self.cpus.iter().map(pending).sum()
     }
 
     /// The indices of the CPUs whose drain is pending, also of those that cache nothing: one in
     /// the middle of a call may do so in a moment.
     pub fn cpus(&self) -> impl Iterator<Item = usize> {
-        let all = self.slots.iter().enumerate();
-        let pending = all.filter(|(_, slot)| slot.is_pending());
+        let all = self.cpus.iter().enumerate();
+        let pending = all.filter(|(_, cache)| cache.slot.is_pending());
         pending.map(|(cpu, _)| cpu)
     }
 }

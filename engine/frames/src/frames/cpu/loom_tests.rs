@@ -5,9 +5,9 @@ extern crate std;
 
 use super::Cpu;
 use super::cache::CpuCache;
+use super::cpus::Cpus;
 use super::drain::DrainRequest;
 use super::slot::CpuSlot;
-use super::slots::Slots;
 use crate::addr::{Frame, FrameRange, Order, PhysRange};
 use crate::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
 use crate::frames::Hooks;
@@ -82,10 +82,10 @@ impl Hooks for Wait {
     }
 }
 
-/// Slots of two CPUs.
-fn two_slots() -> &'static [CpuSlot] {
-    let slots: Vec<_> = (0..2).map(|_| CpuSlot::default()).collect();
-    Box::leak(slots.into_boxed_slice())
+/// Caches of two CPUs.
+fn two_caches() -> &'static [CpuCache] {
+    let caches: Vec<_> = (0..2).map(|_| CpuCache::default()).collect();
+    Box::leak(caches.into_boxed_slice())
 }
 
 /// A giant frame of which little is free, and two CPUs.
@@ -118,10 +118,12 @@ impl Machine {
             reported_is_zero: crate::sync::AtomicBool::new(false),
             segments,
         };
+        let cpus = Cpus::new();
+        cpus.provide(two_caches()).unwrap();
         Box::leak(Box::new(Self {
             shared: Frames {
                 nodes,
-                slots: Slots::new(two_slots()),
+                cpus,
                 metadata: Metadata::default(),
             },
             content: UnsafeCell::new(0),
@@ -132,14 +134,13 @@ impl Machine {
     fn without_cpus(free: &[(u64, u64)]) -> &'static mut Self {
         let extents = [(frames(0, 1 << GIANT_ORDER), 0, ZoneKind::Normal)];
         let machine = Self::of(segments(&extents, &all_but(free)), none_pinned(), &NoDrain);
-        machine.shared.slots = Slots::new(&[]);
+        machine.shared.cpus = Cpus::new();
         machine
     }
 
     /// A CPU that caches nothing yet.
     fn cpu(&'static self, cpu: usize) -> Cpu<'static, 'static> {
-        let cache = Box::leak(Box::new(CpuCache::new()));
-        Cpu::new(&self.shared, cpu, NodeId(0), cache).unwrap()
+        Cpu::new(&self.shared, cpu, NodeId(0)).unwrap()
     }
 
     /// A CPU that caches as many pages as its list takes: two.
@@ -153,7 +154,7 @@ impl Machine {
     }
 
     fn slot(&self) -> &CpuSlot {
-        &self.shared.slots[0]
+        &self.shared.cpus[0].slot
     }
 
     /// A page, past all lists; `Err` is what CPUs hold.
@@ -417,7 +418,7 @@ fn cpus_that_are_counted_beside_an_isolation_are_drained_or_see_it() {
         let machine: &'static Machine = Machine::without_cpus(&[(64, 66)]);
         let page = machine.page().unwrap();
         isolated_beside(machine, move || {
-            machine.shared.provide_cpus(two_slots()).unwrap();
+            machine.shared.provide_cpus(two_caches()).unwrap();
             let mut cpu = machine.cpu(0);
             cpu.free(page, Order::PAGE).unwrap();
             cpu

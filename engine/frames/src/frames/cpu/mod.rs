@@ -12,10 +12,11 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`slot`], [`slots`] | what other CPUs may read and request; those of all CPUs |
+//! | [`cache`], [`cpus`] | all that is kept for one CPU; those of all CPUs |
+//! | [`slot`] | what other CPUs may read and request |
 //! | [`drain`] | how they are reached, which the kernel knows |
-//! | [`cache`] | the memory of the lists |
-//! | `cell` | both in a kernel's per-CPU data |
+//! | [`lists`] | the lists |
+//! | `cell` | a kernel's `Cpu`, between its calls |
 //! | `per_cpu` | what a kernel says once about its CPUs |
 //! | [`slow`] | refill, flush, drain |
 //! | [`pieces`] | any number of frames |
@@ -24,14 +25,15 @@
 pub(crate) mod cache;
 #[cfg(not(firstlight_loom))]
 pub(crate) mod cell;
+pub(crate) mod cpus;
 pub(crate) mod drain;
+mod lists;
 #[cfg(all(test, firstlight_loom))]
 mod loom_tests;
 #[cfg(not(firstlight_loom))]
 pub(crate) mod per_cpu;
 mod pieces;
 pub(crate) mod slot;
-pub(crate) mod slots;
 mod slow;
 mod zeroed;
 
@@ -46,7 +48,7 @@ use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{Ordering, fence};
-use cache::CpuCache;
+use cache::OwnLists;
 use slot::CpuSlot;
 
 /// With the feature that refuses what is cached already, nothing takes the fast paths.
@@ -57,8 +59,8 @@ const CHECKS: bool = cfg!(feature = "check-double-free");
 ///
 /// It belongs to one CPU (thread) at a time and takes `&mut self`: a kernel keeps it in
 /// per-CPU data and uses it with preemption off, and with interrupts off where their
-/// handlers use it too. It can be moved; what it caches lies in the [`CpuCache`] it was
-/// provided with.
+/// handlers use it too. It can be moved; what it caches lies in the CPU's
+/// [`CpuCache`](cache::CpuCache).
 ///
 /// Dropping it frees all it caches. A frame that only then is found to be freed twice
 /// is not reported: [`Cpu::close`] and [`Cpu::drain`] report it.
@@ -68,12 +70,9 @@ const CHECKS: bool = cfg!(feature = "check-double-free");
 ///
 /// ```
 /// # use firstlight_frames::addr::Order;
-/// # use firstlight_frames::frames::{CpuCache, Frames, Request};
-/// fn pages_and_huge_pages(
-///     frames: &Frames<'_>,
-///     cache: &mut CpuCache,
-/// ) -> Result<(), Box<dyn std::error::Error>> {
-///     let mut cpu = frames.cpu(0, Default::default(), cache)?;
+/// # use firstlight_frames::frames::{Frames, Request};
+/// fn pages_and_huge_pages(frames: &Frames<'_>) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut cpu = frames.cpu(0, Default::default())?;
 ///     let page = cpu.allocate(Request::new(Order::PAGE))?;
 ///     let huge = cpu.allocate(Request::new(Order::HUGE).movable())?;
 ///     cpu.free(page, Order::PAGE)?;
@@ -86,8 +85,7 @@ const CHECKS: bool = cfg!(feature = "check-double-free");
 #[derive(Debug)]
 pub struct Cpu<'f, 'm> {
     shared: &'f Frames<'m>,
-    slot: &'f CpuSlot,
-    cache: &'f mut CpuCache,
+    lists: OwnLists<'f>,
     /// Frames that can be freed into the lists after one check each.
     window: Window<'m>,
     /// Where the window lies.
@@ -125,15 +123,10 @@ impl Source {
 }
 
 impl<'f, 'm> Cpu<'f, 'm> {
-    pub(crate) fn new(
-        shared: &'f Frames<'m>,
-        cpu: usize,
-        node: NodeId,
-        cache: &'f mut CpuCache,
-    ) -> Result<Self, CpuError> {
-        let cpus = shared.slots.len();
-        let slot = shared.slots.get(cpu);
-        let slot = slot.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
+    pub(crate) fn new(shared: &'f Frames<'m>, cpu: usize, node: NodeId) -> Result<Self, CpuError> {
+        let cpus = shared.cpus.len();
+        let cache = shared.cpus.get(cpu);
+        let cache = cache.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
         let nodes = shared.nodes.segments.nodes();
         if usize::from(node.0) >= nodes {
             return Err(CpuError::NoSuchNode { node, nodes });
@@ -143,15 +136,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let nearest = Self::nearest(shared, node).ok_or(CpuError::NoMemory)?;
         let [near, ..] = nearest;
         let online = near.online().ok_or(CpuError::NoMemory)?;
-        if !slot.take() {
-            return Err(CpuError::Taken);
-        }
-        // A call that found no slots, because they were provided meanwhile, is seen by all this CPU does: `Slots`.
+        let lists = cache.take().ok_or(CpuError::Taken)?;
+        // A call that found no CPUs, because they were provided meanwhile, is seen by all this CPU does: `Cpus`.
         fence(Ordering::SeqCst);
         let mut new = Self {
             shared,
-            slot,
-            cache,
+            lists,
             window: Window::empty(online),
             near,
             takes: [false; MOBILITIES],
@@ -189,8 +179,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         };
         (self.near, self.window) = (near, Window::empty(online));
         let (shared, node) = (self.shared, self.node);
-        let mut slots = shared.slots.iter();
-        let cpu = slots.position(|slot| core::ptr::eq(slot, self.slot));
+        let mut slots = shared.cpus.slots();
+        let cpu = slots.position(|slot| core::ptr::eq(slot, self.slot()));
         let cpu = cpu.unwrap_or(0);
         self.sources = nearest.map(|segment| Self::source(shared, node, segment, cpu));
         self.set_limits();
@@ -198,7 +188,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     /// Sets how much the lists, which are empty, may hold.
     fn set_limits(&mut self) {
-        let cpus = self.shared.slots.len() as u64;
+        let cpus = self.shared.cpus.len() as u64;
         self.has_huges = true;
         self.takes = self
             .sources
@@ -207,7 +197,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         for (mobility, source) in Mobility::ALL.into_iter().zip(&self.sources) {
             let segments = self.shared.nodes.segments.of_zone(source.node, source.zone);
             let frames: u64 = segments.map(ZoneSegment::managed_frames).sum();
-            let lists = self.cache.of(mobility);
+            let lists = self.lists.of(mobility);
             self.has_huges &= lists.reset(frames / cpus);
             lists.take_window(self.takes[mobility as usize]);
         }
@@ -216,7 +206,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Where lists are filled from: `segment` and others of its zone.
     fn source(shared: &Frames<'m>, node: NodeId, segment: &ZoneSegment<'m>, cpu: usize) -> Source {
         // CPUs begin far from each other.
-        let cpus = shared.slots.len().max(1);
+        let cpus = shared.cpus.len().max(1);
         let huges = segment.online().map_or(1, |online| online.huge_count());
         let mut source = Source {
             node: segment.node(),
@@ -253,27 +243,27 @@ impl<'f, 'm> Cpu<'f, 'm> {
     // Always: with the request known, half of it is known at compile time.
     #[inline(always)]
     fn allocate_cached(&mut self, request: &Request) -> Option<Frame> {
-        if self.slot.is_drain_requested() || !self.serves(request) {
+        if self.slot().is_drain_requested() || !self.serves(request) {
             return None;
         }
-        let (slot, order) = (self.slot, request.order());
+        let (slot, order) = (self.slot(), request.order());
         // A branch, and each way its own list: what comes next depends on no load.
         match request.mobility() {
             mobility @ Mobility::Unmovable if order == Order::PAGE => {
-                let lists = &mut self.cache.unmovable;
+                let lists = &mut self.lists.unmovable;
                 (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
             }
             mobility @ Mobility::Unmovable if order.get() == HUGE_ORDER => {
-                self.cache.unmovable.pop_huge(slot, mobility)
+                self.lists.unmovable.pop_huge(slot, mobility)
             }
             #[cfg(feature = "movable")]
             mobility @ Mobility::Movable if order == Order::PAGE => {
-                let lists = &mut self.cache.movable;
+                let lists = &mut self.lists.movable;
                 (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
             }
             #[cfg(feature = "movable")]
             mobility @ Mobility::Movable if order.get() == HUGE_ORDER => {
-                self.cache.movable.pop_huge(slot, mobility)
+                self.lists.movable.pop_huge(slot, mobility)
             }
             _ => None,
         }
@@ -300,36 +290,41 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Caches a page or a huge frame of the window; whether it did.
     #[inline(always)]
     fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
-        if CHECKS || self.slot.is_drain_requested() {
+        if CHECKS || self.slot().is_drain_requested() {
             return false;
         }
-        let (slot, cache) = (self.slot, &mut *self.cache);
+        let (slot, lists) = (self.slot(), &mut *self.lists);
         // As above.
         if order == Order::PAGE {
             match self.window.allocated_page(frame) {
                 Some(mobility @ Mobility::Unmovable) => {
-                    cache.unmovable.push_page(slot, mobility, frame)
+                    lists.unmovable.push_page(slot, mobility, frame)
                 }
                 #[cfg(feature = "movable")]
                 Some(mobility @ Mobility::Movable) => {
-                    cache.movable.push_page(slot, mobility, frame)
+                    lists.movable.push_page(slot, mobility, frame)
                 }
                 None => false,
             }
         } else if order.get() == HUGE_ORDER && frame.is_aligned(order) {
             match self.window.allocated_huge(frame) {
                 Some(mobility @ Mobility::Unmovable) => {
-                    cache.unmovable.push_huge(slot, mobility, frame)
+                    lists.unmovable.push_huge(slot, mobility, frame)
                 }
                 #[cfg(feature = "movable")]
                 Some(mobility @ Mobility::Movable) => {
-                    cache.movable.push_huge(slot, mobility, frame)
+                    lists.movable.push_huge(slot, mobility, frame)
                 }
                 None => false,
             }
         } else {
             false
         }
+    }
+
+    #[inline(always)]
+    fn slot(&self) -> &'f CpuSlot {
+        self.lists.slot()
     }
 
     /// Whether the lists may serve a request.
@@ -353,7 +348,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.report()
     }
 
-    /// Frees all blocks this CPU caches, and the slot for another CPU.
+    /// Frees all blocks this CPU caches, and its cache, which may be used anew.
     ///
     /// # Errors
     /// As [`Cpu::drain`].
@@ -364,14 +359,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Frees all blocks this CPU caches if another CPU has requested it. Every other call does
     /// this too; for an interrupt handler, an idle loop.
     pub fn poll(&mut self) {
-        if self.slot.is_drain_requested() {
+        if self.slot().is_drain_requested() {
             self.drain_all();
         }
     }
 
     /// Frames in this CPU's cache.
     pub fn cached_frames(&self) -> u64 {
-        self.slot.cached_frames().into()
+        self.slot().cached_frames().into()
     }
 
     /// The node of the unmovable lists; the movable ones may be filled from a nearer node that
@@ -384,6 +379,6 @@ impl<'f, 'm> Cpu<'f, 'm> {
 impl Drop for Cpu<'_, '_> {
     fn drop(&mut self) {
         self.drain_all();
-        self.slot.release();
+        self.slot().release();
     }
 }

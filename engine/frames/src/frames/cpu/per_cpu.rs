@@ -4,7 +4,8 @@
 //! *First what this CPU caches, without a call*, so that a caller that has nothing else to keep saves
 //! no register; then all of it again, in functions of their own.
 
-use super::cell::{CpuCell, InCall};
+use super::cache::CpuCache;
+use super::cell::InCall;
 use super::{CHECKS, Cpu};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError, CpuError, RangeError};
@@ -13,35 +14,32 @@ use crate::frames::request::Request;
 use crate::node::NodeId;
 
 /// What a kernel says once about the CPU that code runs on, to allocate and free through its
-/// [`CpuCell`].
+/// [`CpuCache`].
 ///
-/// Each call first tries what the lists of the cell serve, in a few instructions, and calls
-/// [`PerCpu::with_cell`] once more, perhaps on another CPU, for what they do not. The first call on a
+/// Each call first tries what the CPU's lists serve, in a few instructions, and calls
+/// [`PerCpu::with_cache`] once more, perhaps on another CPU, for what they do not. The first call on a
 /// CPU makes its [`Cpu`].
 ///
 /// ```
 /// use firstlight_frames::addr::Order;
-/// use firstlight_frames::frames::{AllocError, CpuCell, Frames, PerCpu, Request};
+/// use firstlight_frames::frames::{AllocError, CpuCache, Frames, PerCpu, Request};
 /// # use std::sync::OnceLock;
 /// # static FRAMES: OnceLock<&'static Frames<'static>> = OnceLock::new();
 /// # fn frames() -> &'static Frames<'static> { FRAMES.get().expect("memory") }
 /// # fn cpu_number() -> usize { 0 }
 /// # fn without_interrupts<R>(call: impl FnOnce() -> R) -> R { call() }
 ///
-/// static CELLS: [CpuCell; 64] = [const { CpuCell::new() }; 64]; // or one in each CPU's data
+/// static CPUS: [CpuCache; 64] = [const { CpuCache::new() }; 64]; // to `Frames::provide_cpus`
 ///
 /// struct ThisCpu;
 ///
-/// // SAFETY: nothing else runs on a CPU while its interrupts are disabled; cells are static.
+/// // SAFETY: nothing else runs on a CPU while its interrupts are disabled.
 /// unsafe impl PerCpu for ThisCpu {
-///     fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-///         without_interrupts(|| call(&CELLS[cpu_number()]))
+///     fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R {
+///         without_interrupts(|| call(&CPUS[cpu_number()]))
 ///     }
 ///     fn frames(&self) -> &'static Frames<'static> {
 ///         frames()
-///     }
-///     fn cpu(&self) -> usize {
-///         cpu_number()
 ///     }
 /// }
 ///
@@ -55,29 +53,26 @@ use crate::node::NodeId;
 /// ```
 ///
 /// # Safety
-/// [`with_cell`](PerCpu::with_cell) calls `call` once, with the cell of the CPU that it runs on, the
-/// same cell for all calls on that CPU and for none on another one, which stays where it is for ever
-/// (a `static`, or per-CPU data). For all calls that use a cell [`frames`](PerCpu::frames) and
-/// [`cpu`](PerCpu::cpu) are the same. During `call` the code stays on that CPU, and of other code that
-/// uses the cell only interrupt handlers run there, which leave before they return. What one
+/// [`with_cache`](PerCpu::with_cache) calls `call` once, with the cache of the CPU that it runs on, the
+/// same for all calls on that CPU and for none on another one. For all calls that use a cache
+/// [`frames`](PerCpu::frames) is the same. During `call` the code stays on that CPU, and of other code that
+/// uses the cache only interrupt handlers run there, which leave before they return. What one
 /// call wrote is seen by the next one on the same CPU.
 pub unsafe trait PerCpu {
-    /// Calls `call` with the cell of this CPU, with interrupts or preemption disabled.
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R;
+    /// Calls `call` with the cache of this CPU, one of those that
+    /// [`Frames::provide_cpus`](crate::frames::Frames::provide_cpus) got, with interrupts or preemption
+    /// disabled.
+    fn with_cache<R>(&self, call: impl FnOnce(&'static CpuCache) -> R) -> R;
 
     /// All frames.
     fn frames(&self) -> &'static Frames<'static>;
 
-    /// This CPU, by the number of its slot in
-    /// [`Frames::provide_cpus`](crate::frames::Frames::provide_cpus). Called within `with_cell`.
-    fn cpu(&self) -> usize;
-
-    /// This CPU's node. Called within `with_cell`.
+    /// This CPU's node. Called within `with_cache`.
     fn node(&self) -> NodeId {
         NodeId(0)
     }
 
-    /// Calls `call` with this CPU's [`Cpu`]. It borrows the cell's cache, so it does not leave
+    /// Calls `call` with this CPU's [`Cpu`]. It is part of the CPU's cache, so it does not leave
     /// `call`:
     ///
     /// ```compile_fail,E0521
@@ -90,8 +85,8 @@ pub unsafe trait PerCpu {
     ///
     /// # Errors
     /// [`CpuError::InCall`] in a handler that interrupted a call on this CPU: it cannot have memory
-    /// now, or the kernel disables interrupts around calls. Those of [`Frames::cpu`]. `call` was
-    /// not called.
+    /// now, or the kernel disables interrupts around calls. [`CpuError::NotProvided`]. Those of
+    /// [`Frames::cpu`]. `call` was not called.
     fn with<R>(
         &self,
         call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R,
@@ -163,10 +158,12 @@ pub unsafe trait PerCpu {
     /// # Errors
     /// As [`Cpu::close`]; [`BlockError::Cpu`] with [`CpuError::InCall`].
     fn close(&self) -> Result<(), BlockError> {
-        self.with_cell(|cell| {
+        self.with_cache(|cache| {
             // SAFETY: by the contract of the trait.
-            let in_call = unsafe { cell.enter() }.ok_or(CpuError::InCall)?;
-            in_call.close()
+            let mut in_call = unsafe { cache.cell.enter() }.ok_or(CpuError::InCall)?;
+            // SAFETY: a cell has a `Cpu`.
+            let cpu: Option<Cpu<'static, 'static>> = unsafe { in_call.take() };
+            cpu.map_or(Ok(()), Cpu::close)
         })
     }
 }
@@ -177,9 +174,9 @@ fn cached<C: PerCpu + ?Sized, R>(
     this: &C,
     call: impl FnOnce(&mut Cpu<'static, 'static>) -> Option<R>,
 ) -> Option<R> {
-    this.with_cell(|cell| {
-        // SAFETY: by the contract of the trait.
-        unsafe { cell.enter() }?.cpu().and_then(call)
+    this.with_cache(|cache| {
+        // SAFETY: by the contract of the trait; a cell has a `Cpu`.
+        unsafe { cache.cell.enter()?.cpu().and_then(call) }
     })
 }
 
@@ -189,20 +186,26 @@ fn with<C: PerCpu + ?Sized, T, E: From<CpuError>>(
     this: &C,
     call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> Result<T, E>,
 ) -> Result<T, E> {
-    this.with_cell(|cell| {
+    this.with_cache(|cache| {
         // SAFETY: by the contract of the trait.
-        let mut in_call = unsafe { cell.enter() }.ok_or(CpuError::InCall)?;
-        call(opened(this, &mut in_call)?)
+        let mut in_call = unsafe { cache.cell.enter() }.ok_or(CpuError::InCall)?;
+        call(opened(this, cache, &mut in_call)?)
     })
 }
 
 #[inline(never)]
 fn opened<'c, C: PerCpu + ?Sized>(
     this: &C,
+    cache: &'static CpuCache,
     in_call: &'c mut InCall<'_>,
 ) -> Result<&'c mut Cpu<'static, 'static>, CpuError> {
-    let open = |cache| this.frames().cpu(this.cpu(), this.node(), cache);
-    // SAFETY: by the contract of the trait.
+    let open = || {
+        let frames = this.frames();
+        let mut provided = frames.cpus.iter();
+        let cpu = provided.position(|other| core::ptr::eq(other, cache));
+        frames.cpu(cpu.ok_or(CpuError::NotProvided)?, this.node())
+    };
+    // SAFETY: a cell has a `Cpu`.
     unsafe { in_call.opened(open) }
 }
 
@@ -222,24 +225,26 @@ impl Cpu<'_, '_> {
     /// A block of up to a huge frame that this CPU caches.
     #[inline(always)]
     fn pop_block(&mut self, order: Order, request: &Request) -> Option<Frame> {
-        if self.slot.is_drain_requested() || !self.serves(request) {
+        if self.slot().is_drain_requested() || !self.serves(request) {
             return None;
         }
         let mobility = request.mobility();
-        let lists = self.cache.of(mobility);
-        lists.pop(self.slot, mobility, order.get().into())
+        let slot = self.slot();
+        let lists = self.lists.of(mobility);
+        lists.pop(slot, mobility, order.get().into())
     }
 
     /// Caches a block of the window, of up to 64 pages or a huge frame; whether it did.
     #[inline(always)]
     fn push_block(&mut self, block: Frame, order: Order) -> bool {
-        if CHECKS || self.slot.is_drain_requested() || !block.is_aligned(order) {
+        if CHECKS || self.slot().is_drain_requested() || !block.is_aligned(order) {
             return false;
         }
         let mobility = self.window.allocated_small(block, order.get());
         mobility.is_some_and(|mobility| {
-            let lists = self.cache.of(mobility);
-            lists.push_of_window(self.slot, mobility, order.get().into(), block)
+            let slot = self.slot();
+            let lists = self.lists.of(mobility);
+            lists.push_of_window(slot, mobility, order.get().into(), block)
         })
     }
 }

@@ -74,19 +74,19 @@ impl Cpu<'_, '_> {
         request: &Request,
     ) -> Option<Frame> {
         let is_served = align_frames.is_power_of_two() && self.serves(request);
-        if !is_served || self.slot.is_drain_requested() {
+        if !is_served || self.slot().is_drain_requested() {
             return None;
         }
         let align_less_one = (align_frames - 1) | (request.order().frames() - 1);
         let order = order_of(frames.checked_sub(1)? | align_less_one)?;
-        let (slot, mobility) = (self.slot, request.mobility());
+        let (slot, mobility) = (self.slot(), request.mobility());
         let (all, index) = (order.frames(), usize::from(order.get()));
         if all == frames {
-            return (self.cache.of(mobility)).pop(slot, mobility, index);
+            return (self.lists.of(mobility)).pop(slot, mobility, index);
         }
         // Other CPUs see the rest in one list or the other, or that it moves.
         let moving = slot.begin_move(all - frames);
-        let start = (self.cache.of(mobility)).pop(slot, mobility, index);
+        let start = (self.lists.of(mobility)).pop(slot, mobility, index);
         if let Some(start) = start {
             let (rest, end) = (start.get() + frames, start.get() + all);
             self.give_rest(rest, end, frames, Some(mobility));
@@ -98,7 +98,7 @@ impl Cpu<'_, '_> {
     /// Takes the start of a block that no list has, and caches or frees the rest.
     fn cut_free(&mut self, request: &Request, order: Order, frames: u64) -> Option<Frame> {
         self.poll();
-        let slot = self.slot;
+        let slot = self.slot();
         // As in `cut_cached`; meanwhile other CPUs find none of the block.
         let moving = slot.begin_move(order.frames());
         let start = self.allocate_slow(request.with_order(order).attempt());
@@ -120,7 +120,7 @@ impl Cpu<'_, '_> {
         }
         for Block { start, order } in blocks_up_to(rest, end) {
             if let Some(mobility) = cached {
-                let (slot, lists) = (self.slot, self.cache.of(mobility));
+                let (slot, lists) = (self.slot(), self.lists.of(mobility));
                 if lists.push(slot, mobility, order.into(), start) {
                     continue;
                 }
@@ -225,18 +225,18 @@ impl Cpu<'_, '_> {
     /// aligned block; returns whether they did.
     #[inline]
     pub(super) fn join_cached(&mut self, range: FrameRange) -> bool {
-        if CHECKS || self.slot.is_drain_requested() {
+        if CHECKS || self.slot().is_drain_requested() {
             return false;
         }
         let Some(order) = block_from(range) else {
             return false;
         };
-        let (start, slot) = (range.start(), self.slot);
+        let (start, slot) = (range.start(), self.slot());
         let Some(mobility) = self.window.allocated_block(start, order.get()) else {
             return false;
         };
         if order.frames() == range.count() {
-            let lists = self.cache.of(mobility);
+            let lists = self.lists.of(mobility);
             return lists.push_of_window(slot, mobility, order.get().into(), start);
         }
         self.takes[mobility as usize] && self.join(mobility, order, range)
@@ -248,10 +248,10 @@ impl Cpu<'_, '_> {
     fn join(&mut self, mobility: Mobility, order: Order, range: FrameRange) -> bool {
         let (start, rest) = (range.start(), range.end().get());
         let end = start.get() + order.frames();
-        let slot = self.slot;
+        let slot = self.slot();
         // As in `cut_cached`.
         let moving = slot.begin_move(end - rest);
-        let lists = self.cache.of(mobility);
+        let lists = self.lists.of(mobility);
         let mut is_on_top =
             |block: &Block| lists.pop_if(slot, mobility, block.order.into(), block.start);
         let apart = blocks_up_to(rest, end).find(|block| !is_on_top(block));

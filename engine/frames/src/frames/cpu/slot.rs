@@ -24,11 +24,10 @@ const REQUESTED: u32 = 1;
 /// The owner is draining, and nothing was requested since it began.
 const DRAINING: u32 = 2;
 
-/// One CPU's entry in the list that [`Frames::provide_cpus`](crate::frames::Frames::provide_cpus) and
-/// [`Frames::with_cpus`](crate::frames::Frames::with_cpus) take: cache lines of its own.
+/// What other CPUs see of a CPU: cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct CpuSlot {
+pub(crate) struct CpuSlot {
     /// Blocks in each list, by mobility and order. Only the owner writes; Release, so that a CPU
     /// that sees a list empty finds what the owner gave back before. 32 bits, not 16: a pair is as
     /// fast as a processor hands a store to the next load.
@@ -77,7 +76,7 @@ const _: () = assert!(cfg!(firstlight_loom) || size_of::<CpuSlot>() == 128);
 impl CpuSlot {
     /// A slot that no CPU has.
     #[cfg(not(firstlight_loom))]
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             lens: [const { [const { AtomicU32::new(0) }; LISTS] }; MOBILITIES],
             bump: [const { AtomicU32::new(0) }; MOBILITIES],

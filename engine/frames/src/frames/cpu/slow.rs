@@ -63,11 +63,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
             let (mobility, index) = (request.mobility(), usize::from(order.get()));
             let mut found = self.pop(mobility, index);
             if found.is_none() && order == Order::PAGE {
-                found = (self.cache.of(mobility)).pop_bump(self.slot, mobility);
+                let slot = self.slot();
+                found = (self.lists.of(mobility)).pop_bump(slot, mobility);
             }
-            let most = self.cache.of(mobility).refill_limit(index) << index;
+            let most = self.lists.of(mobility).refill_limit(index) << index;
             if found.is_none() && self.may_cache(&request, most as u64) {
-                self.slot.count(CpuEvent::Refill);
+                self.slot().count(CpuEvent::Refill);
                 found = match order.get() {
                     0 => self.refill_pages(&request),
                     HUGE_ORDER => self.refill_huges(mobility),
@@ -84,13 +85,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Whether a list may have blocks of this order: huge frames only where there is much memory for each CPU.
     #[inline]
     pub(super) fn caches(&mut self, order: Order) -> bool {
-        let mut huges = || self.cache.of(Mobility::Unmovable).limit(HUGE_ORDER.into()) > 0;
+        let mut huges = || self.lists.of(Mobility::Unmovable).limit(HUGE_ORDER.into()) > 0;
         order.get() < HUGE_ORDER || order.get() == HUGE_ORDER && huges()
     }
 
     /// The block on top of a list.
     fn pop(&mut self, mobility: Mobility, order: usize) -> Option<Frame> {
-        self.cache.of(mobility).pop(self.slot, mobility, order)
+        let slot = self.slot();
+        self.lists.of(mobility).pop(slot, mobility, order)
     }
 
     /// Whether the water marks allow that `frames` frames are cached.
@@ -108,7 +110,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// A block that no list serves.
     pub(super) fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
         let (shared, node) = (self.shared, self.node);
-        self.slot.count(CpuEvent::Miss);
+        self.slot().count(CpuEvent::Miss);
         let frame = shared.allocate_near(Some(node), self.at_home(request), self)?;
         // It was out of reach for the lists; next time they look there.
         if let Some(online) = self.near.online()
@@ -137,12 +139,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Fills the list of pages, or takes a bump block, and takes a page.
     fn refill_pages(&mut self, request: &Request) -> Option<Frame> {
         let mobility = request.mobility();
-        let (shared, slot) = (self.shared, self.slot);
+        let (shared, slot) = (self.shared, self.slot());
         let source = &mut self.sources[mobility as usize];
         let (node, zone) = (source.node, source.zone);
         let segments = || shared.nodes.segments.of_zone(node, zone);
         let hint = &mut source.page_hint;
-        let taken = self.cache.refill(slot, mobility, Order::PAGE, |space| {
+        let taken = self.lists.refill(slot, mobility, Order::PAGE, |space| {
             let count = take_from_first(segments(), space, |segment, batch| {
                 batch::take_pages(segment, mobility, hint, batch);
             });
@@ -159,7 +161,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let moving = slot.begin_move(HUGE_FRAMES.into());
         let cached = self.pop(mobility, HUGE_ORDER.into());
         let bump = cached.or_else(|| self.take_huge(mobility));
-        let lists = self.cache.of(mobility);
+        let lists = self.lists.of(mobility);
         if let Some(huge) = bump {
             lists.set_bump(slot, mobility, huge);
         }
@@ -167,22 +169,22 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if cached.is_none() && bump.is_some() {
             shared.nodes.count_zone(node, zone, -i64::from(HUGE_FRAMES));
         }
-        self.cache.of(mobility).pop_bump(slot, mobility)
+        self.lists.of(mobility).pop_bump(slot, mobility)
     }
 
     /// A huge frame of the CPU's own.
     fn take_huge(&mut self, mobility: Mobility) -> Option<Frame> {
         let mut one = [Frame::new(0)];
         let source = &mut self.sources[mobility as usize];
-        let count = take_huges(self.shared, self.slot, mobility, source, &mut one);
+        let count = take_huges(self.shared, self.lists.slot(), mobility, source, &mut one);
         (count > 0).then_some(one[0])
     }
 
     /// Fills the list of huge frames and takes one.
     fn refill_huges(&mut self, mobility: Mobility) -> Option<Frame> {
-        let (shared, slot) = (self.shared, self.slot);
+        let (shared, slot) = (self.shared, self.slot());
         let source = &mut self.sources[mobility as usize];
-        let taken = self.cache.refill(slot, mobility, Order::HUGE, |space| {
+        let taken = self.lists.refill(slot, mobility, Order::HUGE, |space| {
             take_huges(shared, slot, mobility, source, space)
         });
         let frames = i64::from(taken) * i64::from(HUGE_FRAMES);
@@ -192,9 +194,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     /// Cuts a larger block into those of `order`, and takes one.
     fn refill_blocks(&mut self, mobility: Mobility, order: Order) -> Option<Frame> {
-        let (shared, slot) = (self.shared, self.slot);
+        let (shared, slot) = (self.shared, self.slot());
         let source = &self.sources[mobility as usize];
-        let most = self.cache.of(mobility).refill_limit(order.get().into());
+        let most = self.lists.of(mobility).refill_limit(order.get().into());
         let more = u8::try_from(most.checked_ilog2()?).unwrap_or(0);
         let larger = (order.get() + more).min(HUGE_ORDER - 1);
         if larger == order.get() {
@@ -202,7 +204,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
         let want = BlockRequest::block(larger, mobility);
         let mut segments = shared.nodes.segments.of_zone(source.node, source.zone);
-        let taken = self.cache.refill(slot, mobility, order, |space| {
+        let taken = self.lists.refill(slot, mobility, order, |space| {
             // Only where huge frames are split already: none is opened for it.
             let found = segments.find_map(|segment| {
                 search::any_of_split(segment.online()?, &segment.hints, want, GIANTS)
@@ -249,8 +251,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     pub(super) fn is_cached(&mut self, mobility: Mobility, frame: Frame, order: Order) -> bool {
         let index = usize::from(order.get());
-        let len = self.slot.len(mobility, index).load(Ordering::Relaxed);
-        self.cache.of(mobility).entries(index)[..len as usize].contains(&frame)
+        let len = self.slot().len(mobility, index).load(Ordering::Relaxed);
+        self.lists.of(mobility).entries(index)[..len as usize].contains(&frame)
     }
 
     /// Puts an allocated block, of a huge frame of this mobility, into its list.
@@ -261,7 +263,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         frame: Frame,
         order: Order,
     ) -> Result<(), BlockError> {
-        let (slot, lists) = (self.slot, self.cache.of(mobility));
+        let (slot, lists) = (self.slot(), self.lists.of(mobility));
         if lists.push(slot, mobility, order.get().into(), frame) {
             return Ok(());
         }
@@ -311,12 +313,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
         order: Order,
     ) -> Result<(), BlockError> {
         let index = usize::from(order.get());
-        if self.cache.of(mobility).limit(index) == 0 {
+        if self.lists.of(mobility).limit(index) == 0 {
             return self.free_shared(block, order);
         }
-        self.slot.count(CpuEvent::Flush);
+        self.slot().count(CpuEvent::Flush);
         self.flush_list(mobility, order);
-        let (slot, lists) = (self.slot, self.cache.of(mobility));
+        let (slot, lists) = (self.slot(), self.lists.of(mobility));
         let is_cached = lists.push(slot, mobility, index, block);
         debug_assert!(is_cached, "half of the list was given back");
         self.report()
@@ -326,8 +328,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
     fn flush_list(&mut self, mobility: Mobility, order: Order) -> usize {
         let mut count = 0;
         give!(self, mobility, |local, bad| {
-            let (slot, nodes) = (self.slot, &self.shared.nodes);
-            let lists = self.cache.of(mobility);
+            let (slot, nodes) = (self.lists.slot(), &self.shared.nodes);
+            let lists = self.lists.of(mobility);
             count = lists.flush(slot, mobility, order.get().into(), |blocks| {
                 nodes.give(order, blocks, local, &mut |frame| bad(frame, order));
             });
@@ -342,24 +344,25 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// may be reading.
     #[cold]
     pub(super) fn drain_all(&mut self) {
-        self.slot.count(CpuEvent::Drain);
-        self.slot.begin_drain();
+        let slot = self.slot();
+        slot.count(CpuEvent::Drain);
+        slot.begin_drain();
         for mobility in Mobility::ALL {
             for order in (0..=HUGE_ORDER).filter_map(Order::new) {
-                let len = self.slot.len(mobility, order.get().into());
+                let len = slot.len(mobility, order.get().into());
                 while len.load(Ordering::Relaxed) > 0 && self.flush_list(mobility, order) > 0 {}
             }
-            let bump = self.cache.of(mobility).bump_left(self.slot, mobility);
+            let bump = self.lists.of(mobility).bump_left(slot, mobility);
             self.drain_left(mobility, bump, |slot| {
                 slot.bump(mobility).store(0, Ordering::Release);
             });
             if IS_KEPT {
-                let zero = self.cache.of(mobility).zero_left(self.slot, mobility);
+                let zero = self.lists.of(mobility).zero_left(slot, mobility);
                 self.drain_left(mobility, zero, |slot| slot.set_zero(mobility, 0));
             }
         }
         self.fill_from_nearest();
-        self.slot.end_drain();
+        slot.end_drain();
     }
 
     /// Frees what is left of a block that pages are cut from, as any pages, the first and how many; then
@@ -368,13 +371,13 @@ impl<'f, 'm> Cpu<'f, 'm> {
         &mut self,
         mobility: Mobility,
         (start, count): (u64, u64),
-        none_left: impl FnOnce(&super::CpuSlot),
+        none_left: impl FnOnce(&super::slot::CpuSlot),
     ) {
         if count == 0 {
             return;
         }
         give!(self, mobility, |local, bad| {
-            let (slot, nodes) = (self.slot, &self.shared.nodes);
+            let (slot, nodes) = (self.lists.slot(), &self.shared.nodes);
             let pages = FrameRange::new(start, start + count).unwrap_or_default();
             nodes.give_run(pages, local, &mut |page| bad(page, Order::PAGE));
             none_left(slot);
@@ -408,7 +411,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.takes = takes;
         for mobility in Mobility::ALL {
             let takes = takes[mobility as usize];
-            self.cache.of(mobility).take_window(takes);
+            self.lists.of(mobility).take_window(takes);
         }
     }
 
@@ -419,10 +422,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
 }
 
 impl Own for Cpu<'_, '_> {
-    const SLOTS: usize = 1;
+    const CACHES: usize = 1;
 
     fn drain(&mut self) -> bool {
-        let had_frames = self.slot.cached_frames() > 0;
+        let had_frames = self.slot().cached_frames() > 0;
         self.drain_all();
         had_frames
     }
@@ -447,7 +450,7 @@ fn take_from_first<'s, 'm: 's>(
 /// Fills `space` with huge frames from where the CPU is at home; how many.
 fn take_huges(
     shared: &Frames<'_>,
-    slot: &super::CpuSlot,
+    slot: &super::slot::CpuSlot,
     mobility: Mobility,
     source: &mut Source,
     space: &mut [Frame],
@@ -456,8 +459,8 @@ fn take_huges(
     let segments = shared.nodes.segments.of_zone(node, zone);
     let is_home = |start: Frame| {
         let others = shared
-            .slots
-            .iter()
+            .cpus
+            .slots()
             .filter(|other| !core::ptr::eq(*other, slot));
         others
             .into_iter()

@@ -57,20 +57,20 @@ impl Cpu<'_, '_> {
 
     /// The next page of the block that zero pages are cut from.
     fn pop_zero(&mut self, request: &Request, known: &Known) -> Option<Frame> {
-        let (slot, mobility) = (self.slot, request.mobility());
+        let (slot, mobility) = (self.slot(), request.mobility());
         let frames = u64::from(HUGE_FRAMES);
-        let keeps_huge = self.cache.of(mobility).keeps_huge();
+        let keeps_huge = self.lists.of(mobility).keeps_huge();
         if slot.zero(mobility) == 0 && keeps_huge && self.may_cache(request, frames) {
             let moving = slot.begin_move(frames);
             let noted = self.shared.nodes.known();
             if let Some(huge) = self.take_known_huge(request, &noted) {
                 slot.count(CpuEvent::Refill);
-                let lists = self.cache.of(mobility);
+                let lists = self.lists.of(mobility);
                 lists.set_zero(slot, mobility, huge, noted.content(0));
             }
             slot.end_move(moving);
         }
-        let (page, content) = self.cache.of(mobility).pop_zero(slot, mobility)?;
+        let (page, content) = self.lists.of(mobility).pop_zero(slot, mobility)?;
         known.note_all(content);
         Some(page)
     }
