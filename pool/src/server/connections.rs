@@ -197,10 +197,13 @@ impl Connections {
 
     /// Whether there is no connection left for `peer`.
     fn is_full(&self, peer: &Peer, standing: Standing) -> bool {
-        if standing == Standing::Owner {
-            return u32::try_from(self.open.len()).unwrap_or(u32::MAX) >= self.limits.connections;
-        }
         let others: u32 = self.by_user.values().sum();
+        if standing == Standing::Owner {
+            // More of others may be open than now may be: they keep out no owner's.
+            let all = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
+            let reserved = self.limits.connections - self.for_others();
+            return all >= self.limits.connections && all.saturating_sub(others) >= reserved;
+        }
         others >= self.for_others()
             || self.has_no_place()
             || self.of_user(peer.user) >= self.limits.connections_per_user
@@ -613,6 +616,35 @@ mod tests {
             .iter()
             .filter(|end| packet::receive(end, 1 << 10, 0).is_ok());
         assert_eq!(heard.count(), 4);
+    }
+
+    #[test]
+    fn connections_that_stay_above_a_new_limit_keep_out_no_owner() {
+        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
+        let mut connections = Connections::new(&Limits::default(), closer);
+        let _of_others = [1, 2, 3].map(|user| connect(&mut connections, user).unwrap());
+        connections.limit(&Limits {
+            connections: 2,
+            ..Limits::default()
+        });
+        assert!(connect(&mut connections, 4).is_none());
+        let root = Peer {
+            pid: 1,
+            uid: 0,
+            user: 0,
+            gid: 0,
+            groups: Vec::new(),
+            cgroup: None,
+        };
+        let mut of_root = || {
+            let kind = SocketType::SEQPACKET;
+            let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+            let queue = Rc::new(Events::new().unwrap());
+            let (ours, _) = pair.unwrap();
+            connections.add(ours, root.clone(), Standing::Owner, queue)
+        };
+        // One is reserved.
+        assert_eq!([of_root(), of_root()], [true, false]);
     }
 
     #[test]

@@ -60,8 +60,23 @@ pub(super) fn reloads() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// Every lease and every connection is a descriptor, also one that was closed with a reply unread: as many as may be
-/// had, and connections use a quarter of them at most, or leases could get none.
+/// Descriptors that the daemon has for itself.
+const OWN: u64 = 64;
+
+/// Descriptors that slabs and leases may have where a process may have so many: half of them. A user that has
+/// leases alone has a queue, another one for two.
+pub(super) fn descriptors_of_leases(most: u64) -> u64 {
+    most.saturating_sub(OWN) / 2
+}
+
+/// Connections where a process may have so many descriptors: they and what comes with them have what leases leave. For
+/// each there is one more that was closed with a reply unread, a queue for each user of these, half a refusal that
+/// is unread, and half a connection that is looked up.
+fn most_connections(most: u64) -> u64 {
+    (most.saturating_sub(OWN) / 20).max(1)
+}
+
+/// As many descriptors as may be had, and no more connections than these are for.
 pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -70,14 +85,12 @@ pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> 
     };
     // Refused, there are as many as before.
     let _ = setrlimit(Resource::Nofile, raised);
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 8;
-    let connections = u32::try_from(most).map_or(limits.connections, |most| {
-        limits.connections.min(most.max(1))
-    });
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let connections = u32::try_from(most_connections(most))
+        .map_or(limits.connections, |most| limits.connections.min(most));
     if connections < limits.connections {
         say(&format!(
-            "at most {connections} connections: this process may have {} descriptors (LimitNOFILE=)",
-            most * 8
+            "at most {connections} connections: this process may have {most} descriptors (LimitNOFILE=)"
         ));
     }
     Limits {
@@ -89,6 +102,19 @@ pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Root's connections are among those counted.
+    #[test]
+    fn all_that_clients_can_have_is_less_than_the_limit() {
+        for most in [128, 256, 1024, 65_536] {
+            let (leases, connections) = (descriptors_of_leases(most), most_connections(most));
+            let of_leases = leases + leases / 2;
+            let of_connections = connections * 4 + connections / 2 * 2;
+            assert!(OWN + of_leases + of_connections <= most, "{most}");
+        }
+        assert!(most_connections(65_536) >= Limits::default().connections.into());
+        assert_eq!(most_connections(0), 1);
+    }
 
     /// In a container each daemon has the number 1.
     #[test]

@@ -1,6 +1,7 @@
 //! Slabs that workers are given: filled, topped up, emptied, zeroed in place.
 
 use super::pool::Pool;
+use super::start;
 use super::workers::Ticket;
 use crate::fill::{Job, Work, Worker};
 use crate::lease::Serial;
@@ -113,14 +114,14 @@ impl Pool {
         self.workers.later(key.node, job)
     }
 
-    /// Connections, and what works for them, keep three eighths of all descriptors: else clients that keep memory
+    /// Connections, and what works for them, keep half of all descriptors: else clients that keep memory
     /// open after their leases would shut out everyone.
     fn has_descriptors(&self) -> io::Result<()> {
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         // What is clean, or will be, needs a lease pipe as well when it is allocated.
         let held = self.files.len() + self.ends.descriptors() + self.machine.ready_slabs();
         let held = held as u64;
-        if held < most / 8 * 5 {
+        if held < start::descriptors_of_leases(most) {
             return Ok(());
         }
         Err(io::Error::other(format!(

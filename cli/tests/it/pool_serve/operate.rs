@@ -171,8 +171,8 @@ fn memory_that_is_kept_open_shuts_nobody_out() {
          [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 4\n",
     );
     let most = Rlimit {
-        current: Some(128),
-        maximum: Some(128),
+        current: Some(256),
+        maximum: Some(256),
     };
     let pid = Pid::from_raw(daemon.pid().cast_signed());
     prlimit(pid, Resource::Nofile, most).unwrap();
