@@ -63,17 +63,17 @@ pub(super) fn reloads() -> io::Result<UnixStream> {
 /// Descriptors that the daemon has for itself.
 const OWN: u64 = 64;
 
-/// Descriptors that slabs and leases may have where a process may have so many: half of them. A user that has
+/// Descriptors that slabs and leases may have where a process may have so many: nearly half of them. A user that has
 /// leases alone has a queue, another one for two.
 pub(super) fn descriptors_of_leases(most: u64) -> u64 {
-    most.saturating_sub(OWN) / 2
+    most.saturating_sub(OWN) / 20 * 9
 }
 
 /// Connections where a process may have so many descriptors: they and what comes with them have what leases leave. For
 /// each there is one more that was closed with a reply unread, a queue for each user of these, half a refusal that
-/// is unread, and half a connection that is looked up.
+/// is unread, and half a connection that is looked up. One is root's, and one another's.
 fn most_connections(most: u64) -> u64 {
-    (most.saturating_sub(OWN) / 20).max(1)
+    (most.saturating_sub(OWN) / 16).max(2)
 }
 
 /// As many descriptors as may be had, and no more connections than these are for.
@@ -113,7 +113,7 @@ mod tests {
             assert!(OWN + of_leases + of_connections <= most, "{most}");
         }
         assert!(most_connections(65_536) >= Limits::default().connections.into());
-        assert_eq!(most_connections(0), 1);
+        assert_eq!(most_connections(0), 2);
     }
 
     /// In a container each daemon has the number 1.

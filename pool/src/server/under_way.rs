@@ -114,7 +114,7 @@ impl Pool {
         self.workers.later(key.node, job)
     }
 
-    /// Connections, and what works for them, keep half of all descriptors: else clients that keep memory
+    /// Connections, and what works for them, keep more than half of all descriptors: else clients that keep memory
     /// open after their leases would shut out everyone.
     fn has_descriptors(&self) -> io::Result<()> {
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
