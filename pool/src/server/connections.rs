@@ -460,6 +460,23 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::sync::Arc;
 
+    /// The daemon's end of a connection, and the client's.
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let kind = SocketType::SEQPACKET;
+        socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    fn peer(user: u32) -> Peer {
+        Peer {
+            pid: 1,
+            uid: user,
+            user,
+            gid: user,
+            groups: Vec::new(),
+            cgroup: None,
+        }
+    }
+
     /// Whether the other end of a pipe is closed.
     fn is_over(pipe: &OwnedFd) -> bool {
         let mut polled = [PollFd::new(pipe, PollFlags::IN)];
@@ -472,19 +489,7 @@ mod tests {
     fn what_was_sent_is_closed_by_a_thread_that_may_wait() {
         let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
         let mut connections = Connections::new(&Limits::default(), Rc::clone(&closer));
-        let kind = SocketType::SEQPACKET;
-        let flags = SocketFlags::CLOEXEC;
-        let (ours, client) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
-        let peer = Peer {
-            pid: 1,
-            uid: 1000,
-            user: 1000,
-            gid: 1000,
-            groups: Vec::new(),
-            cgroup: None,
-        };
-        let queue = Rc::new(Events::new().unwrap());
-        assert!(connections.add(ours, peer, Standing::Client, queue));
+        let client = connect(&mut connections, 1000).unwrap();
         let (read, write) = rustix::pipe::pipe().unwrap();
         let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let reply = Lease {
@@ -514,21 +519,27 @@ mod tests {
 
     /// A connection of a user to `connections`, if there is a place; the client's end.
     fn connect(connections: &mut Connections, user: u32) -> Option<OwnedFd> {
-        let kind = SocketType::SEQPACKET;
-        let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-        let (ours, theirs) = pair.unwrap();
-        let peer = Peer {
-            pid: 1,
-            uid: user,
-            user,
-            gid: user,
-            groups: Vec::new(),
-            cgroup: None,
-        };
-        assert_eq!(connections.one_to_give_up(&peer, Standing::Client), None);
+        let client = Standing::Client;
+        assert_eq!(connections.one_to_give_up(&peer(user), client), None);
+        connect_as(connections, user, client)
+    }
+
+    fn connect_as(connections: &mut Connections, user: u32, standing: Standing) -> Option<OwnedFd> {
+        let (ours, theirs) = pair();
         let queue = Rc::new(Events::new().unwrap());
-        let is_added = connections.add(ours, peer, Standing::Client, queue);
+        let is_added = connections.add(ours, peer(user), standing, queue);
         is_added.then_some(theirs)
+    }
+
+    /// Turns a new connection of a user away, on the account of `whose`; the client's end.
+    fn refuse(connections: &mut Connections, user: u32, whose: u32) -> OwnedFd {
+        let (ours, theirs) = pair();
+        connections.turn_away(user, whose, ours, RefusalCode::Denied, "no");
+        theirs
+    }
+
+    fn hears(end: &OwnedFd) -> bool {
+        packet::receive(end, 1 << 10, 0).is_ok()
     }
 
     /// Has the last connection sent a reply, and closes it.
@@ -581,15 +592,8 @@ mod tests {
     fn strangers_that_read_no_refusal_hear_none() {
         let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
         let mut connections = Connections::new(&Limits::default(), closer);
-        let mut turn_away = |user| {
-            let kind = SocketType::SEQPACKET;
-            let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-            let (ours, theirs) = pair.unwrap();
-            connections.turn_away(user, u32::MAX, ours, RefusalCode::Denied, "no");
-            theirs
-        };
+        let mut turn_away = |user| refuse(&mut connections, user, u32::MAX);
         let mut ends: Vec<_> = (0..65).map(&mut turn_away).collect();
-        let hears = |end: &OwnedFd| packet::receive(end, 1 << 10, 0).is_ok();
         assert!(!hears(&ends.pop().unwrap()));
         assert!(hears(&ends.pop().unwrap()));
         assert!(hears(&turn_away(7)));
@@ -604,17 +608,10 @@ mod tests {
             ..Limits::default()
         };
         let mut connections = Connections::new(&limits, closer);
-        let heard = (1..=8).map(|user| {
-            let kind = SocketType::SEQPACKET;
-            let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-            let (ours, theirs) = pair.unwrap();
-            connections.turn_away(user, user, ours, RefusalCode::Busy, TOO_MANY);
-            theirs
-        });
-        let ends: Vec<_> = heard.collect();
-        let heard = ends
-            .iter()
-            .filter(|end| packet::receive(end, 1 << 10, 0).is_ok());
+        let ends: Vec<_> = (1..=8)
+            .map(|user| refuse(&mut connections, user, user))
+            .collect();
+        let heard = ends.iter().filter(|end| hears(end));
         assert_eq!(heard.count(), 4);
     }
 
@@ -628,21 +625,7 @@ mod tests {
             ..Limits::default()
         });
         assert!(connect(&mut connections, 4).is_none());
-        let root = Peer {
-            pid: 1,
-            uid: 0,
-            user: 0,
-            gid: 0,
-            groups: Vec::new(),
-            cgroup: None,
-        };
-        let mut of_root = || {
-            let kind = SocketType::SEQPACKET;
-            let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-            let queue = Rc::new(Events::new().unwrap());
-            let (ours, _) = pair.unwrap();
-            connections.add(ours, root.clone(), Standing::Owner, queue)
-        };
+        let mut of_root = || connect_as(&mut connections, 0, Standing::Owner).is_some();
         // One is reserved.
         assert_eq!([of_root(), of_root()], [true, false]);
     }

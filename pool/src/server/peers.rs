@@ -51,7 +51,7 @@ pub(super) struct Known {
     pub(super) ids: Option<SubordinateIds>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queue {
     /// How many may wait, but for the owner's.
     most: usize,
@@ -101,19 +101,6 @@ impl Queue {
     fn len(&self) -> usize {
         let waiting: usize = self.unknown.values().map(VecDeque::len).sum();
         waiting + usize::from(self.under_way.is_some()) + self.known.len()
-    }
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self {
-            most: MOST,
-            unknown: BTreeMap::new(),
-            turns: VecDeque::new(),
-            under_way: None,
-            known: Vec::new(),
-            is_over: false,
-        }
     }
 }
 
@@ -183,6 +170,7 @@ impl Peers {
         wake: Arc<OwnedFd>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
+        shared.lock().most = MOST;
         let theirs = Arc::clone(&shared);
         thread::Builder::new().name("peers".into()).spawn(move || {
             // As the serving thread: clients wait for it, and the lock is one that both need.
