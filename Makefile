@@ -35,12 +35,17 @@ OTHERS := aarch64-unknown-none riscv64gc-unknown-none-elf
 EMULATED := x86_64 aarch64 riscv64
 # The engine's crates, each after those that it needs, and those with unsafe code.
 ENGINE := firstlight-memory firstlight-frames firstlight-boot firstlight-memmap firstlight-workers firstlight-blocks firstlight
+# All features but those that change the size of pages.
+DOCUMENTED := content,hotplug,movable,small-caches,check-double-free,x86_64
 UNSAFE := firstlight-memory firstlight-frames firstlight-boot firstlight-memmap firstlight-workers
+# Those whose tests run with each size of pages, and how many cases of each property `make test-pages` tries.
+PAGES := firstlight-memory firstlight-frames firstlight-boot firstlight-memmap firstlight-workers firstlight-blocks
+PAGE_CASES ?= 10
 # No C library of the machine, so no code chosen by its processor.
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help build image stick run test test-workspace test-features nightly mutants coverage stress verify verify-planted soak slurm pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features test-pages nightly mutants coverage stress verify verify-planted soak slurm kubernetes pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare check-kubernetes publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -85,6 +90,8 @@ test-workspace: setup
 	@scripts/setup.sh debian dosfstools gdisk || echo "firstlight: sticks are not looked at by fsck.fat and sgdisk" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@scripts/setup.sh tool cargo-nextest || echo "firstlight: without cargo-nextest the tests of a crate run after those of another" >&2
+	@# Cargo makes it with a test that it compiles, and all may be kept from another clone.
+	@mkdir -p $${CARGO_TARGET_DIR:-target}/tmp
 	@if command -v cargo-nextest >/dev/null; then \
 	    scripts/skipped.sh scripts/boots/kept.sh cargo nextest run --workspace $(if $(CI),--profile ci); \
 	else \
@@ -98,6 +105,12 @@ TEST_ANEW = cargo test --quiet -p firstlight $(ENGINE:%=--config profile.dev.pac
 test-features: setup
 	@$(TEST_ANEW) --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
 	@$(TEST_ANEW) --no-default-features --features movable --test it -- tables_machine:: frames_machine::
+
+# Of each property one case in twenty: the code is that of 4 KiB, with other numbers.
+test-pages: setup ## test: the engine's crates with pages of 16 and of 64 KiB
+	@for pages in page-16k page-64k; do \
+	    FIRSTLIGHT_MODEL_CASES=$(PAGE_CASES) cargo test --quiet $(PAGES:%=-p %) --features $$pages --lib; \
+	done
 
 stress: setup ## long: threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
@@ -143,7 +156,12 @@ libvirt: setup ## long: domains of a real libvirtd on the pool, then how long vi
 	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test it libvirt::
 	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test it -- --ignored --nocapture libvirt::
 
-pairs: setup ## long: the gate over 50 pairs of the same boot, none of which is an alarm (a minute)
+kubernetes: setup ## long: a real Kubernetes on this machine, pods on slabs, ROUNDS=5 kills (root, 112 huge pages, Go; half an hour to build, once)
+	@scripts/setup.sh qemu
+	@{ command -v jq && command -v openssl && command -v pgrep && command -v ip; } >/dev/null || scripts/setup.sh debian jq openssl procps iproute2
+	@ROUNDS=$(or $(ROUNDS),5) kubernetes/cluster/run.sh
+
+pairs: setup ## long: the gate over 50 pairs of the same boot, none of which is an alarm, on 1 CPU and on 4 (minutes)
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu
 	@FIRSTLIGHT_REQUIRE=qemu FIRSTLIGHT_PAIRS=50 cargo test --quiet -p firstlight-lab --test it gate_pairs::
@@ -244,7 +262,7 @@ check-bare: setup
 publish-check: setup ## test: the engine as the registry gets it: packed, built on its own, documented as docs.rs does
 	@cargo publish --dry-run --allow-dirty --quiet $(ENGINE:%=-p %)
 	@scripts/setup.sh toolchain nightly
-	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc $(ENGINE:%=-p %) --all-features --no-deps --quiet --target-dir target/docsrs
+	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc $(ENGINE:%=-p %) --features $(DOCUMENTED) --no-deps --quiet --target-dir target/docsrs
 
 semver: setup ## test: what breaks the engine's interface since it got its version, or since BASE=COMMIT (the tool takes minutes to build, once)
 	@scripts/setup.sh tool cargo-semver-checks
@@ -323,6 +341,16 @@ port-c: setup ## test: the C port: its header, tests on this host, a C kernel on
 	@scripts/setup.sh qemu
 	@{ command -v gcc && command -v clang; } >/dev/null || scripts/setup.sh debian gcc clang libc6-dev
 	@ports/c/run.sh
+
+KUBERNETES = --manifest-path kubernetes/plugin/Cargo.toml --locked --quiet --target-dir $${CARGO_TARGET_DIR:-target}
+
+check-kubernetes: setup ## test: the plugin of Kubernetes between a pool's daemon and a kubelet of its tests, formats and lints
+	@scripts/setup.sh tool cargo-deny
+	@cargo deny --log-level error --config deny.toml --manifest-path kubernetes/plugin/Cargo.toml check licenses bans sources
+	@cargo fmt --manifest-path kubernetes/plugin/Cargo.toml --all --check
+	@cargo clippy $(KUBERNETES) --all-targets -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" cargo doc $(KUBERNETES) --no-deps
+	@cargo test $(KUBERNETES)
 
 port-small: setup ## test: how much of the allocator a small kernel links
 	@scripts/setup.sh target $(BARE)

@@ -27,6 +27,9 @@ macro_rules! debug_assert {
 // As it ships, without a specification: nothing proven uses its functions.
 #[path = "../../memory/src/addr.rs"]
 pub mod addr;
+// What the sizes there follow from, of which the prover knows the numbers.
+#[path = "../../memory/src/levels.rs"]
+pub mod levels;
 // In the place of the processor's atomics.
 pub mod model;
 // Bits of a word, and the pages they stand for.

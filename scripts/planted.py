@@ -24,8 +24,8 @@ MACHINE = "pool/src/machine/"
 MISTAKES = {
     "a charge is credited before a clean slab has taken the place": (
         MACHINE + "returns.rs",
-        "self.out_of_reach(core, dirty.key, dirty.returned, dirty.charge);\n        core.forget(slab);",
-        "core.credit([dirty.charge]);\n        core.forget(slab);",
+        "self.out_of_reach(core, key, returned, Owed { charge, lease });\n        core.forget(slab);",
+        "let _ = (key, returned);\n        core.settle([Owed { charge, lease }]);\n        core.forget(slab);",
     ),
     "an inode is marked after it was sent": (
         MACHINE + "action.rs",
@@ -41,8 +41,8 @@ MISTAKES = {
     ),
     "a slab that became clean replaces nothing": (
         MACHINE + "mod.rs",
-        "self.returns.became_clean(core, key, user);",
-        "let _ = user;",
+        "self.returns.became_clean(core, key, whose);",
+        "let _ = whose;",
     ),
     "a lease that was given back is not written down as revoked": (
         MACHINE + "returns.rs",
@@ -51,13 +51,13 @@ MISTAKES = {
     ),
     "a lease that is over is not written down": (
         MACHINE + "core.rs",
-        "self.act(Action::RecordOver(serial));",
-        "",
+        "                self.act(Action::RecordOver(serial));",
+        "                let _ = serial;",
     ),
     "any process of the same user ends a lease": (
         MACHINE + "leases.rs",
-        "Self::User { connection, .. } => lease.connection == Some(connection),",
-        "Self::User { uid, .. } => lease.uid == uid,",
+        "            Self::User { connection, .. } | Self::Grant { connection, .. } => {\n                lease.connection == Some(connection)\n            }",
+        "            Self::User { uid, .. } => lease.uid == uid,\n            Self::Grant { connection, .. } => lease.connection == Some(connection),",
     ),
     "a slab that could not grow stays charged": (
         MACHINE + "take.rs",
@@ -71,18 +71,18 @@ MISTAKES = {
     ),
     "what is pinned is forgotten": (
         MACHINE + "returns.rs",
-        "if is_alone && pinned_bytes == 0 {",
+        "if is_alone && used_bytes == 0 {",
         "if is_alone {",
     ),
-    "what was pinned before a restart is forgotten": (
+    "what is reserved when none has it any more stays charged": (
         MACHINE + "returns.rs",
-        "core.memfds.contains(&slab) || dirty.is_of_before {",
-        "core.memfds.contains(&slab) {",
+        "if reach.holds_pages || is_last {",
+        "if reach.holds_pages {",
     ),
-    "what a revoked client drew and pinned is forgotten": (
+    "a slab that is in use is closed": (
         MACHINE + "returns.rs",
-        "revoked.pinned_bytes = revoked.of.bytes;",
-        "",
+        "} else if reach.is_alone && reach.used_bytes == 0 {",
+        "} else if reach.is_alone {",
     ),
     "what a revoked client drew is taken away once only": (
         MACHINE + "returns.rs",
@@ -108,11 +108,6 @@ MISTAKES = {
         MACHINE + "take.rs",
         "core.ledger.charge(&core.rules, &peer, pick.bytes)",
         "core.ledger.charge(&core.rules, &peer, take.bytes)",
-    ),
-    "a revoked slab is not emptied where it stood still": (
-        MACHINE + "returns.rs",
-        "if !self.measured.as_ref().is_none_or(stands_still) {",
-        "let _ = stands_still;\n        if self.measured.is_some() {",
     ),
     "of several limits one is charged": (
         "pool/src/lease/quota.rs",
@@ -146,13 +141,44 @@ MISTAKES = {
     ),
     "a slab that was filled for one user is another's replacement": (
         MACHINE + "returns.rs",
-        "self.replacements.became_clean(key, user);",
-        "self.replacements.became_clean(key, user ^ 1);",
+        "self.replacements.became_clean(key, whose);",
+        "self.replacements.became_clean(key, match whose {\n            Whose::User(user) => Whose::User(user ^ 1),\n            other => other,\n        });",
     ),
     "a client gets another node's memory": (
         MACHINE + "choose.rs",
         "(wanted, here) => wanted == here,",
         "_ => true,",
+    ),
+    "what a slab is owed for is not written down": (
+        MACHINE + "returns.rs",
+        ".for_each(|serial| core.act(Action::RecordOwed(serial))),",
+        ".for_each(|_| ()),",
+    ),
+    "what an earlier daemon owed is credited at once": (
+        MACHINE + "restart.rs",
+        "        core.ledger.book(&record.charge);",
+        "        if has_memory || has_pipe {\n            core.ledger.book(&record.charge);\n        }",
+    ),
+    "a grant is for as many slabs as are there": (
+        MACHINE + "take.rs",
+        "let Ok(charge) = core.ledger.charge_grant(grant) else {",
+        "let unbounded = Grant {\n            uses: u32::MAX,\n            ..grant.clone()\n        };\n"
+        "        let Ok(charge) = core.ledger.charge_grant(&unbounded) else {",
+    ),
+    "a grant that ended is served": (
+        MACHINE + "grants.rs",
+        "if self.grants.live.remove(&id).is_some() {",
+        "if self.grants.live.contains_key(&id) {",
+    ),
+    "a grant's client ends any lease": (
+        MACHINE + "leases.rs",
+        "            Self::User { connection, .. } | Self::Grant { connection, .. } => {\n                lease.connection == Some(connection)\n            }",
+        "            Self::User { connection, .. } => lease.connection == Some(connection),\n            Self::Grant { .. } => true,",
+    ),
+    "a restart forgets grants": (
+        MACHINE + "grants.rs",
+        "        self.grants.live.insert(grant.id, grant);\n    }",
+        "        let _ = grant;\n    }",
     ),
     "a status names leases that its reader may not end": (
         MACHINE + "leases.rs",

@@ -3,7 +3,8 @@
 #![no_main]
 
 use firstlight_pool::protocol::{
-    LeaseId, MOST_NUMBER, MOST_REPLY_BYTES, MOST_REQUEST_BYTES, MOST_STATUS_ROWS, Reply, Request,
+    LeaseId, MOST_GRANT_ROWS, MOST_NUMBER, MOST_REPLY_BYTES, MOST_REQUEST_BYTES, MOST_STATUS_ROWS,
+    Reply, Request,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -17,7 +18,10 @@ fuzz_target!(|data: &[u8]| {
                 Request::Resize(resize) => {
                     assert!((1..=MOST_NUMBER).contains(&resize.size_class_bytes));
                 }
-                Request::Status(_) | Request::Fill(_) | Request::Drain => {}
+                Request::Grant(grant) => {
+                    assert!((1..=MOST_NUMBER).contains(&grant.size_class_bytes) && grant.uses > 0);
+                }
+                Request::Status(_) | Request::Fill(_) | Request::Drain | Request::Revoke(_) => {}
             }
             let again = request.encode().expect("what was read can be written");
             assert_eq!(Request::decode(&again), Ok(request));
@@ -30,6 +34,7 @@ fuzz_target!(|data: &[u8]| {
             if let Reply::Status(status) = &reply {
                 assert!(status.pools.len() <= MOST_STATUS_ROWS);
                 assert!(status.leases.len() <= MOST_STATUS_ROWS);
+                assert!(status.grants.len() <= MOST_GRANT_ROWS);
                 let names = status.leases.iter().filter_map(|row| row.lease.as_ref());
                 names.for_each(check_name);
             }

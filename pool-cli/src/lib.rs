@@ -19,6 +19,7 @@ mod daemon;
 pub mod emulator;
 mod export;
 mod fill;
+mod grant;
 mod injector;
 mod input;
 mod libvirt;
@@ -66,6 +67,8 @@ pub enum Subcommands {
     Resize(change::ResizeOptions),
     Fill(fill::Options),
     Drain(change::DrainOptions),
+    Grant(grant::GrantOptions),
+    Revoke(grant::RevokeOptions),
     Libvirt(libvirt::Options),
     Plan(plan::Options),
     #[command(hide = true)]
@@ -93,7 +96,9 @@ impl Subcommands {
             Self::Export(options) => export::run(options, program),
             Self::Drain(options) => change::drain(options, output),
             Self::Fill(options) => fill::run(options, output),
+            Self::Grant(options) => grant::grant(options, output),
             Self::Resize(options) => change::resize(options, output),
+            Self::Revoke(options) => grant::revoke(options, output),
             Self::Injector => injector::run(),
             Self::Libvirt(options) => libvirt::run(options, output),
             Self::Plan(options) => plan::run(options, output),

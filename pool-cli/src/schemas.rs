@@ -2,7 +2,7 @@
 
 use crate::output::{Document, Failed};
 use crate::{bench, libvirt, plan, start};
-use firstlight_pool::protocol::{Drained, Filling, Resized, Status};
+use firstlight_pool::protocol::{Drained, Filling, Granted, Resized, Revoked, Status};
 use firstlight_pool::server::Checked;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -25,10 +25,12 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("pool-check/1", form::<Document<'_, Checked>>()),
         ("pool-drain/2", form::<Document<'_, Drained>>()),
         ("pool-fill/1", form::<Document<'_, Filling>>()),
+        ("pool-grant/1", form::<Document<'_, Granted>>()),
         ("pool-libvirt/1", form::<libvirt::Record>()),
         ("pool-plan/1", form::<plan::Record>()),
         ("pool-resize/1", form::<Document<'_, Resized>>()),
+        ("pool-revoke/1", form::<Document<'_, Revoked>>()),
         ("pool-run/1", form::<start::Record<'_>>()),
-        ("pool-status/2", form::<Document<'_, Status>>()),
+        ("pool-status/3", form::<Document<'_, Status>>()),
     ]
 }

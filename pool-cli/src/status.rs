@@ -6,7 +6,9 @@ use crate::failure::Failure;
 use crate::output::{Document, FAINT, HEADING, NOTE, Output};
 use crate::text::{self, bytes, count, microseconds, plural};
 use clap::Args;
-use firstlight_pool::protocol::{Counters, Label, LeaseId, LeaseRow, PoolRow, QuotaRow, Status};
+use firstlight_pool::protocol::{
+    Counters, GrantId, GrantRow, Label, LeaseId, LeaseRow, PoolRow, QuotaRow, Status,
+};
 use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
@@ -31,7 +33,7 @@ Examples:
 
 Exit codes: see firstlight --help";
 
-/// Leases, and quotas, a person is shown.
+/// Leases, quotas, and grants, a person is shown.
 const MOST_ROWS: usize = 20;
 
 /// Runs the subcommand.
@@ -40,7 +42,7 @@ pub(crate) fn run(options: &Options, program: Program, output: &mut Output) -> R
         // A daemon closes connections that are idle.
         let status = options.daemon.connect()?.status().map_err(Failure::from)?;
         let document = Document {
-            schema: "firstlight.pool-status/2",
+            schema: "firstlight.pool-status/3",
             value: &status,
         };
         output.print::<_, Failure>(&document, |document| report(program, document.value))?;
@@ -75,6 +77,7 @@ fn report(program: Program, status: &Status) -> String {
     pools(&mut page, &status.pools);
     topping_up(&mut page, status);
     quotas(&mut page, &status.quotas);
+    grants(&mut page, &status.grants);
     leases(&mut page, &status.leases);
     counters(&mut page, status);
     page
@@ -162,6 +165,30 @@ fn quotas(page: &mut String, quotas: &[QuotaRow]) {
     more(page, hidden);
 }
 
+fn grants(page: &mut String, grants: &[GrantRow]) {
+    if grants.is_empty() {
+        return;
+    }
+    let (shown, hidden) = text::fold(grants, MOST_ROWS);
+    let rows = shown.iter().map(|row| {
+        vec![
+            row.grant.to_string(),
+            bytes(row.size_class_bytes),
+            row.page.to_string(),
+            node(row.node),
+            count(row.uses.into()),
+            count(row.held_slabs.into()),
+            count(row.charged_slabs.into()),
+            row.label.as_ref().map_or("-".into(), Label::to_string),
+        ]
+    });
+    let columns = [
+        "grant", "slab", "pages", "node", "uses", "held", "charged", "label",
+    ];
+    text::titled_table(page, "Grants", &columns, rows);
+    more(page, hidden);
+}
+
 /// Rows that a person is not shown.
 fn more(page: &mut String, hidden: usize) {
     if hidden > 0 {
@@ -171,8 +198,9 @@ fn more(page: &mut String, hidden: usize) {
 
 fn leases(page: &mut String, leases: &[LeaseRow]) {
     let (shown, hidden) = text::fold(leases, MOST_ROWS);
+    let by_grants = shown.iter().any(|lease| lease.grant.is_some());
     let rows = shown.iter().map(|lease| {
-        vec![
+        let mut row = vec![
             lease.lease.as_ref().map_or("-".into(), LeaseId::to_string),
             bytes(lease.bytes),
             lease.page.to_string(),
@@ -181,9 +209,12 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
             lease.uid.to_string(),
             duration(lease.age_ms),
             lease.label.as_ref().map_or("-".into(), Label::to_string),
-        ]
+        ];
+        let grant = || lease.grant.as_ref().map_or("-".into(), GrantId::to_string);
+        row.extend(by_grants.then(grant));
+        row
     });
-    let columns = [
+    let mut columns = vec![
         "lease",
         "size",
         "pages",
@@ -193,6 +224,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
         "age",
         "label",
     ];
+    columns.extend(by_grants.then_some("by grant"));
     text::titled_table(page, "Leases", &columns, rows);
     more(page, hidden);
 }

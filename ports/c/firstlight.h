@@ -45,7 +45,7 @@
 // fl_request.node is preferred; then the others, by their distance from it.
 #define FL_ON_NODE 1
 
-// Only the preferred node will do.
+// Only the preferred node will do; with FL_ON_NODE.
 #define FL_THIS_NODE_ONLY 2
 
 // fl_request.zone and those below it will do.

@@ -83,7 +83,7 @@
 //@ fn find_block, before: Some(
         proof { axiom_u64_trailing_zeros(clear); assert(bit(clear, u64_trailing_zeros(clear) as int)); }
 //@ fn order_around
-    requires at < 64 && order <= 6,
+    requires at < 64 && order <= 8,
     ensures
         order <= out <= 8,
         // Of the blocks of a word that hold the page no larger one is clear.
@@ -93,7 +93,7 @@
 //@ fn order_around, before: let mut
     proof { super::geometry::sizes(); }
 //@ fn order_around, loop: while
-        invariant order <= around <= 6 && at < 64,
+        invariant order <= around <= 8 && at < 64 && word != 0,
         decreases 6 - around,
 //@ fn order_around, before: let pages
         proof { lemma_around(word, at, around); }
@@ -151,17 +151,17 @@
                 assert(is_run(word, at, (2 * block) as u32));
             }
         }
-//@ fn Given::max_order
-    requires self.wf(),
+//@ fn Given::max_order_from
+    requires self.wf() && least <= 8,
     ensures
         out <= 8,
         // Of the blocks that they are part of no larger one is clear.
         forall|page: u32, larger: u8| self.are(page) && out < larger <= 6 ==> self.last() & #[trigger] around_of(page % 64, larger) != 0,
         self.last() == 0 ==> out == 8,
         self.row() is Some && self.row()->0.at % 64 + self.row()->0.count > 64 ==> out == 8,
-//@ fn Given::max_order, before: match self.row
+//@ fn Given::max_order_from, before: match self.row
     proof { super::geometry::sizes(); lemma_around_is_block(self.word); lemma_ends(self.word); }
-//@ fn Given::max_order, before: order_around
+//@ fn Given::max_order_from, before: order_around
                 proof { lemma_power_of_two(at, count); }
 //@ fn Given::is_word_empty
     ensures out == (self.last() == 0),

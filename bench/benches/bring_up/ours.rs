@@ -64,7 +64,7 @@ impl Contestant for Firstlight {
             let frames = Frames::build(layout, space).expect("space for tables");
             if every_node {
                 for node in frames.layout().nodes() {
-                    let page = Request::new(Order::PAGE).on(node.id).this_node_only();
+                    let page = Request::new(Order::PAGE).only_on(node.id);
                     let page = frames.allocate(page).expect("a page on each node");
                     frames.free(page, Order::PAGE).expect("it was allocated");
                 }

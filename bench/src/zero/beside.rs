@@ -20,9 +20,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a neighbour reads, from a second-level cache's size to more than most third-level ones
-/// leave to a CPU.
-const WORKING_SETS: [usize; 4] = [256 << 10, 1 << 20, 4 << 20, 16 << 20];
 /// Rounds, alone and beside the worker in turns.
 const ROUNDS: usize = 5;
 /// Bytes that are read in a round, as far as passes are not too few or too many.
@@ -35,15 +32,16 @@ const REST: u8 = 0;
 const WORK: u8 = 1;
 const STOP: u8 = 2;
 
-/// The rows of all working sets, stores, and one CPU or two, as far as there are two.
+/// The rows of all working sets (bytes), stores, and one CPU or two, as far as there are two.
 pub(super) fn neighbours(
+    working_sets: &[usize],
     frames: &Frames<'_>,
     memories: [(Stores, MappedMemory); 2],
     cpus: &[u32],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = Vec::new();
-    for bytes in WORKING_SETS {
+    for &bytes in working_sets {
         for same_cpu in [true, false] {
             let Some(cpus) = cpus.get(..if same_cpu { 1 } else { 2 }) else {
                 continue;

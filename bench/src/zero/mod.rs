@@ -26,11 +26,16 @@ use std::error::Error;
 /// Memory that stays available to others.
 const LEFT_BYTES: u64 = 512 << 20;
 
-/// Measures with `memory_bytes` of real memory; `progress` is called with each step.
+/// Measures with `memory_bytes` of real memory, and neighbours that read `working_sets` of so many
+/// bytes; `progress` is called with each step.
 ///
 /// # Errors
 /// Less memory than that, threads that cannot be had.
-pub fn run(memory_bytes: u64, progress: &mut dyn FnMut(&str)) -> Result<Record, Box<dyn Error>> {
+pub fn run(
+    memory_bytes: u64,
+    working_sets: &[usize],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Record, Box<dyn Error>> {
     if let Some(available) = available_bytes()
         && available < memory_bytes.saturating_add(LEFT_BYTES)
     {
@@ -57,7 +62,8 @@ pub fn run(memory_bytes: u64, progress: &mut dyn FnMut(&str)) -> Result<Record, 
     rows.extend(worker::worker(&mut ground)?);
     let frames = ground.frames(&kernel)?;
     let memories = [(Stores::NonTemporal, past), (Stores::Temporal, through)];
-    rows.extend(beside::neighbours(&frames, memories, &cpus, progress)?);
+    let neighbours = beside::neighbours(working_sets, &frames, memories, &cpus, progress)?;
+    rows.extend(neighbours);
     Ok(Record {
         schema: SCHEMA,
         rows,

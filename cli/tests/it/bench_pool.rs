@@ -138,7 +138,7 @@ fn starts_while_memory_is_filled_and_starts_on_pinned_memory() {
 #[test]
 fn load_is_measured_beside_strangers_and_members() {
     let arguments = [
-        "bench", "pool", "--load", "--page", "thp", "--runs", "1", "--json",
+        "bench", "pool", "--load", "--page", "thp", "--runs", "1", "--takes", "40", "--json",
     ];
     if !rustix::process::geteuid().is_root() {
         let (code, _, stderr) = common::told(&arguments);

@@ -28,8 +28,8 @@ fn verdict(arguments: &[&str], exit_code: i32) -> Value {
 #[test]
 fn a_change_of_one_percent_is_found_with_one_boot_each() {
     let (Some(a), Some(b)) = (
-        options("500M", "descriptors=eager"),
-        options("506M", "descriptors=eager"),
+        options("496M", "descriptors=eager"),
+        options("502M", "descriptors=eager"),
     ) else {
         return;
     };

@@ -50,6 +50,7 @@ fn status() -> Status {
             uid: 64055,
             age_ms: 900,
             label: Some(Label::new("web\u{1b}[2J")),
+            grant: None,
         }],
         counters: Counters {
             takes: 100,
@@ -156,7 +157,7 @@ fn a_status_is_a_table_or_a_document() {
     }
     let (_, text, _) = told(&socket, &["--json"]);
     let document = schema::document(text.as_bytes());
-    assert_eq!(document["schema"], "firstlight.pool-status/2");
+    assert_eq!(document["schema"], "firstlight.pool-status/3");
     assert_eq!(document["pools"][0]["clean_slabs"], 2);
     assert_eq!(document["leases"][0]["lease"], "17-3");
 }

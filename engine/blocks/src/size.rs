@@ -61,7 +61,9 @@ impl BlockSize {
         shift: SECTION_SHIFT - PAGE_SHIFT,
     };
     /// The largest that is chosen without being given: 2 GiB.
-    pub const LARGEST_CHOSEN: Self = Self { shift: 19 };
+    pub const LARGEST_CHOSEN: Self = Self {
+        shift: 31 - PAGE_SHIFT,
+    };
 
     /// Blocks of `bytes`.
     ///

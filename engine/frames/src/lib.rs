@@ -40,5 +40,6 @@ mod sync;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;
 
+use firstlight_memory::levels;
 #[doc(inline)]
 pub use firstlight_memory::{addr, carver, early, layout, map, node, store, topology};

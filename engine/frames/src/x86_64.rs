@@ -30,6 +30,11 @@
 use ::x86_64::PhysAddr;
 use ::x86_64::structures::paging::{FrameAllocator, FrameDeallocator, PageSize, PhysFrame};
 
+#[cfg(any(feature = "page-16k", feature = "page-64k"))]
+compile_error!(
+    "the feature `x86_64` is for pages of 4 KiB, as the processor has them: expected neither `page-16k` nor `page-64k`"
+);
+
 use crate::addr::{Frame, FrameRange, Order, PAGE_BYTES, PAGE_SHIFT};
 use crate::early::{EarlyMemory, EarlyRequest};
 use crate::frames::{Cpu, Frames, Request};

@@ -4,6 +4,8 @@
 
 extern crate std;
 
+#[cfg(not(firstlight_loom))]
+use firstlight_memory::levels;
 use firstlight_memory::{addr, carver, early, layout, node, store, topology};
 
 #[path = "../../frames/src/acceptance/mod.rs"]

@@ -1,14 +1,16 @@
 //! Addresses and frames: the newtypes every other module speaks in.
 //!
-//! A [`PhysAddr`] counts bytes, a [`Frame`] counts 4 KiB page frames, an
-//! [`Order`] is a power of two of frames. Ranges are half open. Three orders
-//! have names because they are the levels of the page table:
-//! [`Order::PAGE`], [`Order::HUGE`] and [`Order::GIANT`].
+//! A [`PhysAddr`] counts bytes, a [`Frame`] counts page frames, of 4 KiB
+//! unless a feature says 16 or 64, an [`Order`] is a power of two of frames.
+//! Ranges are half open. Three orders have names because the allocator has a
+//! level of words for each: [`Order::PAGE`], [`Order::HUGE`] and
+//! [`Order::GIANT`].
 
 use core::fmt;
 
-/// log2 of the bytes in a page frame.
-pub const PAGE_SHIFT: u32 = 12;
+pub use crate::levels::PAGE_SHIFT;
+use crate::levels::{GIANT_ORDER, HUGE_ORDER};
+
 /// Bytes in a page frame.
 pub const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
 /// First byte no physical address reaches: x86-64 ends at 52 bits, 4 PiB.
@@ -228,12 +230,14 @@ impl Frame {
     /// Address of the frame's first byte.
     ///
     /// # Panics
-    /// For a frame number from 2^52 on, which no address has. Frames of memory are
+    /// For a frame number that no address has, from 2^52 on with pages of 4 KiB. Frames of memory are
     /// below; for a number from elsewhere there is [`Self::checked_addr`].
     pub const fn addr(self) -> PhysAddr {
         match self.checked_addr() {
             Some(addr) => addr,
-            None => panic!("a frame number from 2^52 on has no address"),
+            None => panic!(
+                "the frame number has no address: expected one whose first byte 64 bits hold"
+            ),
         }
     }
 
@@ -418,7 +422,7 @@ impl fmt::Debug for FrameRange {
     }
 }
 
-/// Size of a block: 2^order frames, 0..=18.
+/// Size of a block: 2^order frames, 0..=18 (0..=16 with pages of 16 KiB).
 ///
 /// ```
 /// use firstlight_memory::addr::Order;
@@ -431,12 +435,13 @@ impl fmt::Debug for FrameRange {
 pub struct Order(u8);
 
 impl Order {
-    /// One frame, 4 KiB.
+    /// One frame: 4 KiB, 16 KiB with the feature `page-16k`, 64 KiB with `page-64k`.
     pub const PAGE: Self = Self(0);
-    /// 512 frames, 2 MiB.
-    pub const HUGE: Self = Self(9);
-    /// 262,144 frames, 1 GiB; the largest order.
-    pub const GIANT: Self = Self(18);
+    /// 512 frames, 2 MiB; 2,048, 32 MiB, with pages of 16 KiB; 512, 32 MiB, with pages of 64 KiB.
+    pub const HUGE: Self = Self(HUGE_ORDER);
+    /// 262,144 frames, 1 GiB; 65,536, 1 GiB, with pages of 16 KiB; 262,144, 16 GiB, with pages of
+    /// 64 KiB. The largest order.
+    pub const GIANT: Self = Self(GIANT_ORDER);
 
     /// 2^`order` frames; `None` above [`Order::GIANT`].
     pub const fn new(order: u8) -> Option<Self> {

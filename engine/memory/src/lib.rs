@@ -30,10 +30,19 @@
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(all(feature = "page-16k", feature = "page-64k"))]
+compile_error!(
+    "the features `page-16k` and `page-64k` are both on: expected one of them, or none for pages of 4 KiB; \
+     `cargo tree -e features -i firstlight-memory` shows what turns them on"
+);
+
 pub mod addr;
 pub mod carver;
 pub mod early;
 pub mod layout;
+// For the crates above, whose words have as many bits as its numbers need; users find them in `addr`.
+#[doc(hidden)]
+pub mod levels;
 pub mod map;
 pub mod node;
 pub mod store;

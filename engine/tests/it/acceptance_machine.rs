@@ -12,7 +12,7 @@ use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, DrainRequest, Exhausted, Frames, Hooks, Request};
 use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
-use firstlight::node::{NodeId, ZoneKind};
+use firstlight::node::{NodeId, NodeMask, ZoneKind};
 use firstlight::platform::{NotAccepted, Platform};
 use kit::{GIB, MIB, Machine, Uninitialised, range};
 
@@ -265,7 +265,7 @@ fn workers_and_allocations_accept_each_frame_once() {
 fn what_came_online_since_the_last_search_is_found() {
     let (frames, kernel) = accepting(&guest(), Guest::new(None));
     // Of node 0 all is used; of node 1 nothing is accepted.
-    let here = Request::new(Order::PAGE).this_node_only().on(NodeId(0));
+    let here = Request::new(Order::PAGE).only_on(NodeId(0));
     while frames.allocate(here).is_ok() {}
     let left = kernel.acceptance.accepted();
     assert!(left.online_frames < left.total_frames);
@@ -277,13 +277,18 @@ fn what_came_online_since_the_last_search_is_found() {
 
 #[test]
 fn a_request_accepts_only_what_it_may_have() {
-    let platform = Guest::new(None);
-    let (frames, Kernel { acceptance, .. }) = accepting(&guest(), platform);
-    let request = Request::new(Order::HUGE).on(NodeId(1)).this_node_only();
-    let frame = frames.allocate(request).unwrap();
-    assert!(frame.addr().get() > 192 * MIB);
-    // The first chunk is what is left of one; the second is whole.
-    assert_eq!(platform.calls.load(Ordering::Relaxed), 2);
+    let huge = Request::new(Order::HUGE);
+    let mask = NodeMask::of_bits(0b10_0010).unwrap();
+    let of_node_1 = [huge.only_on(NodeId(1)), huge.on(NodeId(0)).among(mask)];
+    let [(frames, acceptance), _] = of_node_1.map(|request| {
+        let platform = Guest::new(None);
+        let (frames, Kernel { acceptance, .. }) = accepting(&guest(), platform);
+        let frame = frames.allocate(request).unwrap();
+        assert!(frame.addr().get() > 192 * MIB);
+        // The first chunk is what is left of one; the second is whole.
+        assert_eq!(platform.calls.load(Ordering::Relaxed), 2);
+        (frames, acceptance)
+    });
     let wrong = frames.allocate(Request::new(Order::PAGE).on(NodeId(9)));
     assert!(matches!(wrong, Err(AllocError::NoSuchNode { .. })));
     let giant = frames.allocate(Request::new(Order::GIANT));
@@ -337,6 +342,27 @@ fn memory_is_accepted_before_other_nodes_are_used_and_caches_drained() {
     }
     assert_eq!(accepted(96, 128), (32 * MIB) >> 12);
     cpu.free(held, Order::PAGE).unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "allocates every frame of a node")]
+fn a_row_by_a_cpu_is_of_memory_that_is_accepted_near_before_it_is_of_another_node() {
+    let mut machine = Machine::new(&[
+        (0, range(16 * MIB, 24 * MIB)),
+        (0, range(24 * MIB, 64 * MIB)),
+        (1, range(64 * MIB, 128 * MIB)),
+    ]);
+    machine.memory[1].2 = EarlyFlags::UNACCEPTED;
+    let (frames, _) = accepting(&machine, Guest::new(None));
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut row = || cpu.allocate_frames(3, 1, Request::new(Order::PAGE));
+    let mut is_near = true;
+    let mut near = 0;
+    while let Ok(row) = row() {
+        is_near &= row.start().addr().get() < 64 * MIB;
+        near += u64::from(is_near);
+    }
+    assert!(!is_near && near > (40 * MIB) / 4096 / 4, "{near} rows of 3");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{AllocError, Content, Cursor, Exhausted, Frames, Hooks, Request};
-use firstlight::node::{NodeId, ZoneKind};
+use firstlight::node::{NodeId, NodeMask, ZoneKind};
 use kit::{GIB, MIB, Machine, added, huge, page, range};
 
 fn order(order: u8) -> Order {
@@ -57,12 +57,12 @@ fn zeros_of_lower_zones_and_other_nodes_are_found() {
     make_zero(&frames, far, Order::HUGE);
     let request = huge().zeroed().on(NodeId(0));
     // Not where the request may not have it.
-    not_zeroed(frames.allocate(request.only_zone(ZoneKind::Normal).this_node_only()));
+    not_zeroed(frames.allocate(request.only_zone(ZoneKind::Normal).only_on(NodeId(0))));
     not_zeroed(frames.allocate(request.only_zone(ZoneKind::Dma)));
     assert_eq!(known(&frames)[..2], [1024, 2]);
     // The zone below of the node itself first, then the other node.
     assert_eq!(frames.allocate(request), Ok(low));
-    not_zeroed(frames.allocate(request.this_node_only()));
+    not_zeroed(frames.allocate(request.only_on(NodeId(0))));
     assert_eq!(frames.allocate(request), Ok(far));
     let error = frames.allocate(request).unwrap_err();
     assert_eq!(error, AllocError::NotZeroed { request });
@@ -139,8 +139,16 @@ fn a_cpu_finds_all_zero_pages_of_a_kernel_that_zeroes_nothing() {
         .allocate_range(kit::block(Frame::new(6 << 18), Order::PAGE))
         .unwrap();
     make_zero(&frames, block, Order::HUGE);
-    for _ in 0..512 {
-        let page = cpu.allocate(page().zeroed()).unwrap();
+    // Also those of a request among some nodes.
+    let here = NodeMask::of_bits(0b1).unwrap();
+    for number in 0..512 {
+        let request = page().zeroed();
+        let request = if number % 2 == 0 {
+            request
+        } else {
+            request.among(here)
+        };
+        let page = cpu.allocate(request).unwrap();
         assert_eq!(page.get() >> 9, block.get() >> 9);
     }
     not_zeroed(cpu.allocate(page().zeroed()));
@@ -324,4 +332,23 @@ fn what_a_kernel_finds_not_to_be_zero_is_forgotten() {
     assert_eq!(known(&frames)[0], 0);
     not_zeroed(frames.allocate(huge().zeroed()));
     assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).hit, 0);
+}
+
+#[test]
+fn zeros_come_from_the_nodes_of_a_mask() {
+    let memory = [0, 1, 2].map(|node| {
+        (
+            node,
+            range((4 + u64::from(node)) * GIB, (5 + u64::from(node)) * GIB),
+        )
+    });
+    let frames = Machine::new(&memory).frames();
+    let start = |node: u64| Frame::new((4 + node) * GIB / 4096);
+    for node in [0, 2] {
+        make_zero(&frames, start(node), Order::HUGE);
+    }
+    let request = huge().zeroed().among(NodeMask::of_bits(0b110).unwrap());
+    assert_eq!(frames.allocate(request), Ok(start(2)));
+    let error = frames.allocate(request).unwrap_err();
+    assert_eq!(error, AllocError::NotZeroed { request });
 }

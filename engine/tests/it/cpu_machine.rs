@@ -220,7 +220,7 @@ fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
 #[test]
 fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
     let frames = large().frames_with_cpus(1);
-    let on = |request: Request| request.on(NodeId(1)).this_node_only();
+    let on = |request: Request| request.only_on(NodeId(1));
     let start = frames.allocate(on(huge().movable())).unwrap();
     // Freed in part it serves its own mobility only.
     for page in 0..100 {
@@ -247,24 +247,17 @@ fn the_other_mobility_is_the_last_fallback() {
     let frames = small().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut count = 0;
-    while cpu.allocate(page().on(NodeId(0)).this_node_only()).is_ok() {
+    while cpu.allocate(page().only_on(NodeId(0))).is_ok() {
         count += 1;
     }
     let kept = frames.statistics().free_frames;
-    assert!(
-        count > 0
-            && frames
-                .allocate(page().on(NodeId(0)).this_node_only())
-                .is_err()
-    );
+    assert!(count > 0 && frames.allocate(page().only_on(NodeId(0))).is_err());
     // All of node 0 was unmovable; one page of it freed serves a movable request.
-    let node_1 = frames
-        .allocate(page().on(NodeId(1)).this_node_only())
-        .unwrap();
+    let node_1 = frames.allocate(page().only_on(NodeId(1))).unwrap();
     assert_eq!(frames.statistics().free_frames, kept - 1);
     let frame = Frame::new(MIB / 4096 + 3);
     frames.free(frame, Order::PAGE).unwrap();
-    let movable = page().movable().on(NodeId(0)).this_node_only();
+    let movable = page().movable().only_on(NodeId(0));
     assert_eq!(cpu.allocate(movable), Ok(frame));
     frames.free(node_1, Order::PAGE).unwrap();
     drop(cpu);

@@ -40,8 +40,6 @@ fn a_cpu_allocates_every_order_from_the_nearest_node() {
         let found = cpu.allocate(request).unwrap();
         assert_eq!(node_of(&frames, found), NodeId(1), "{order}");
     }
-    let at_home = cpu.allocate(page().movable().this_node_only()).unwrap();
-    assert_eq!(node_of(&frames, at_home), NodeId(1));
 }
 
 #[test]
@@ -79,7 +77,7 @@ fn movable_pages_of_another_node_are_not_cached() {
     let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
     for order in [Order::PAGE, Order::HUGE, Order::new(3).unwrap()] {
         let request = Request::new(order);
-        let on_node_0 = request.movable().on(NodeId(0)).this_node_only();
+        let on_node_0 = request.movable().only_on(NodeId(0));
         let foreign = frames.allocate(on_node_0).unwrap();
         // From here on the CPU knows the memory around it.
         let of_kernel = cpu.allocate(request).unwrap();
@@ -119,12 +117,11 @@ fn an_exhausted_home_falls_back_to_the_node_nearest_to_the_cpu() {
     let frames = without_memory().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
     assert_eq!(cpu.home(), NodeId(0));
-    let of_home = page().on(NodeId(0)).this_node_only();
+    let of_home = page().only_on(NodeId(0));
     while frames.allocate(of_home).is_ok() {}
     let found = cpu.allocate(page()).unwrap();
     assert_eq!(node_of(&frames, found), NodeId(2));
-    // Without a node `exactly` means home.
-    let at_home = cpu.allocate(page().this_node_only()).unwrap_err();
+    let at_home = cpu.allocate(of_home).unwrap_err();
     assert_eq!(
         at_home,
         AllocError::OutOfMemory {

@@ -151,7 +151,7 @@ fn a_slot_is_empty_again_after_a_call_that_panicked() {
         min: 0,
         low: 0,
         high,
-        lowmem_reserve: 0,
+        lowmem_reserve: [0; 4],
     };
     let marks = ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks);
     let marks = Box::leak(Box::new([marks]));

@@ -75,7 +75,7 @@ fn absurd_requests_are_refused_and_change_nothing() {
                         Request::new(order).on(NodeId(7)),
                         Request::new(order)
                             .only_zone(ZoneKind::Dma)
-                            .this_node_only(),
+                            .only_on(NodeId(u16::MAX)),
                         Request::new(order).no_drain(),
                     ] {
                         if let Ok(range) = frames.allocate_frames(count, align, request) {

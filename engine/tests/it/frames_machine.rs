@@ -35,9 +35,9 @@ fn requests_stay_on_their_node_and_in_their_zone() {
     // Node 1 has no memory below 4 GiB: exactly there is out of memory, else node 0 helps.
     let low = page().on(NodeId(1)).zone(ZoneKind::Dma32);
     assert_eq!(
-        frames.allocate(low.this_node_only()),
+        frames.allocate(low.only_on(NodeId(1))),
         Err(AllocError::OutOfMemory {
-            request: low.this_node_only(),
+            request: low.only_on(NodeId(1)),
             frames: Order::PAGE.frames(),
             align_frames: Order::PAGE.frames(),
             held_by_cpus: 0,
@@ -369,7 +369,7 @@ fn interleaved_nodes_and_slivers_work() {
     let frames = Machine::new(&rows).frames();
     let mut counts = [0; 2];
     for node in [0, 1] {
-        while let Ok(frame) = frames.allocate(page().on(NodeId(node)).this_node_only()) {
+        while let Ok(frame) = frames.allocate(page().only_on(NodeId(node))) {
             let addr = frame.addr().get();
             let owner = if addr < 5 * GIB {
                 (addr - 4 * GIB) / (4 * MIB) % 2
@@ -477,10 +477,10 @@ fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
     let free = frames.statistics();
     for (request, count) in [
         (page(), 100_000),
-        (page().movable().on(NodeId(1)).this_node_only(), 70_001),
+        (page().movable().only_on(NodeId(1)), 70_001),
         (Request::new(Order::HUGE), 700),
         (Request::new(order(4)), 99),
-        (page().zone(ZoneKind::Dma).this_node_only(), 77),
+        (page().zone(ZoneKind::Dma).only_on(NodeId(0)), 77),
     ] {
         let mut blocks = vec![Frame::new(0); count];
         assert_eq!(frames.allocate_bulk(request, &mut blocks), Ok(count));
@@ -502,7 +502,7 @@ fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
         assert_eq!(frames.statistics(), free);
     }
     // All there is, and no more.
-    let on_one = page().on(NodeId(1)).this_node_only();
+    let on_one = page().only_on(NodeId(1));
     let all = usize::try_from(4 * GIB / 4096).unwrap();
     let mut blocks = vec![Frame::new(0); all + 5];
     let count = frames.allocate_bulk(on_one, &mut blocks).unwrap();

@@ -44,7 +44,7 @@ fn contiguous_frames_stay_on_their_node_and_in_their_zone() {
     let three = at(3 * giant, giant, page().on(NodeId(1))).unwrap();
     assert_eq!(three.addrs(), range(5 * GIB, 8 * GIB));
     // What is left of node 1 is too short, and node 0 has no such zone as large.
-    let two = page().on(NodeId(1)).this_node_only();
+    let two = page().only_on(NodeId(1));
     assert_eq!(
         at(2 * giant, 1, two),
         Err(AllocError::OutOfMemory {
@@ -73,7 +73,7 @@ fn contiguous_frames_stay_on_their_node_and_in_their_zone() {
 fn alignment_may_exceed_the_size_and_a_giant_frame() {
     let frames = two_nodes().frames();
     let two_gib = 2 * Order::GIANT.frames();
-    let node = page().on(NodeId(1)).this_node_only();
+    let node = page().only_on(NodeId(1));
     let sixteen = frames
         .allocate_frames(16, Order::HUGE.frames(), node)
         .unwrap();

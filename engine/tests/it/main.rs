@@ -67,6 +67,7 @@ mod memmap_model;
 mod memmap_places;
 mod model_names_tests;
 mod module_cycles_tests;
+mod node_masks;
 #[cfg(feature = "hotplug")]
 mod occupancy_machine;
 #[cfg(all(feature = "content", feature = "hotplug"))]

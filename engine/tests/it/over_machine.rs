@@ -26,7 +26,7 @@ fn span(bytes: PhysRange) -> FrameRange {
 }
 
 /// Frames over `bytes`, with space for so many absent ranges.
-fn over(bytes: PhysRange, ranges: usize) -> Frames<'static> {
+fn over<'m>(bytes: PhysRange, ranges: usize) -> Frames<'m> {
     let needed = usize::try_from(Frames::bytes_for(span(bytes), ranges).unwrap()).unwrap();
     Frames::over(span(bytes), Box::leak(Box::new_uninit_slice(needed))).unwrap()
 }

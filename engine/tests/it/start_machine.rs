@@ -117,9 +117,7 @@ fn nodes_and_distances_come_from_acpi() {
         assert_eq!(layout.nodes()[1].domain, 9);
         assert_eq!(layout.distance(NodeId(0), NodeId(1)), distance);
         assert_eq!(log.len(), notices, "{log:?}");
-        let there = frames
-            .allocate(page().on(NodeId(1)).this_node_only())
-            .unwrap();
+        let there = frames.allocate(page().only_on(NodeId(1))).unwrap();
         assert!(there.addr().get() >= 4 * GIB);
     }
 }

@@ -25,7 +25,7 @@ const MARKS: WaterMarks = WaterMarks {
     min: 1000,
     low: 2000,
     high: 3000,
-    lowmem_reserve: 0,
+    lowmem_reserve: [0; 4],
 };
 
 /// Zone Normal of node 0 is watched, the rest is not.
@@ -52,7 +52,7 @@ fn every_crossing_is_reported_once() {
     let (frames, zone, log) = watched(0);
     let free = exact(&frames);
     assert_eq!(zone.free_frames(), free);
-    let page = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
+    let page = Request::new(Order::PAGE).only_on(NodeId(0));
     let page = page.from_reserve();
     let mut held: Vec<_> = (0..free).map(|_| frames.allocate(page).unwrap()).collect();
     assert_eq!(zone.free_frames(), 0);
@@ -164,7 +164,7 @@ fn the_count_is_exact_whichever_way_frames_go() {
     agree("a range allocated");
     frames.free_frames(odd).unwrap();
     agree("a range freed");
-    let on_zero = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
+    let on_zero = Request::new(Order::PAGE).only_on(NodeId(0));
     let row = frames.allocate_frames(777, 1, on_zero).unwrap();
     agree("a row of frames");
     frames.free_frames(row).unwrap();
@@ -190,7 +190,7 @@ fn crossings_by_several_cpus_alternate() {
             let frames = &frames;
             scope.spawn(move || {
                 let mut cpu = frames.cpu(thread, NodeId(0)).unwrap();
-                let page = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
+                let page = Request::new(Order::PAGE).only_on(NodeId(0));
                 for _ in 0..rounds {
                     let count = if cfg!(miri) { 100 } else { free / 4 };
                     let held: Vec<_> = (0..count).map_while(|_| cpu.allocate(page).ok()).collect();
@@ -239,7 +239,7 @@ fn a_refill_that_fails_midway_reports_its_crossing() {
         min: 0,
         low: 0,
         high,
-        lowmem_reserve: 0,
+        lowmem_reserve: [0; 4],
     };
     let greedy: &'static Greedy = Box::leak(Box::default());
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(
@@ -265,7 +265,7 @@ fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
         min: 0,
         low: 0,
         high: 0,
-        lowmem_reserve: 0,
+        lowmem_reserve: [0; 4],
     };
     let zones: &'static [_] = Box::leak(Box::new([ZoneMarks::new(
         NodeId(0),
@@ -314,16 +314,16 @@ fn a_reserve_is_kept_for_those_who_may_use_it() {
         (0, range(4 * GIB, 4 * GIB + 64 * MIB)),
         (1, range(6 * GIB, 6 * GIB + 64 * MIB)),
     ]);
-    let marks = |min, lowmem_reserve| WaterMarks {
+    let marks = |min, of_normal, of_movable| WaterMarks {
         min,
         low: 2 * min,
         high: 3 * min,
-        lowmem_reserve,
+        lowmem_reserve: [9999, 9999, of_normal, of_movable],
     };
     let zones: &'static [ZoneMarks] = Box::leak(Box::new([
-        ZoneMarks::new(NodeId(0), ZoneKind::Dma, marks(100, 2000)),
-        ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks(1000, 0)),
-        ZoneMarks::new(NodeId(1), ZoneKind::Normal, marks(500, 0)),
+        ZoneMarks::new(NodeId(0), ZoneKind::Dma, marks(100, 2000, 3000)),
+        ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks(1000, 9999, 0)),
+        ZoneMarks::new(NodeId(1), ZoneKind::Normal, marks(500, 9999, 0)),
     ]));
     for by_cpu in [false, true] {
         let frames = kit::with_cpus(machine.frames().with_water_marks(zones), 1);
@@ -359,9 +359,42 @@ fn a_reserve_is_kept_for_those_who_may_use_it() {
 }
 
 #[test]
+fn what_a_request_leaves_in_a_zone_is_by_the_highest_it_could_have_had() {
+    let machine = Machine::new(&[
+        (0, range(MIB, 16 * MIB)),
+        (0, range(16 * MIB, 48 * MIB)),
+        (0, range(4 * GIB, 4 * GIB + 16 * MIB)),
+    ]);
+    let zone = |zone, lowmem_reserve| {
+        let marks = WaterMarks {
+            lowmem_reserve,
+            ..WaterMarks::default()
+        };
+        ZoneMarks::new(NodeId(0), zone, marks)
+    };
+    let zones: &'static [ZoneMarks; 3] = Box::leak(Box::new([
+        zone(ZoneKind::Dma, [9999, 500, 2000, 3000]),
+        zone(ZoneKind::Dma32, [9999, 9999, 700, 900]),
+        zone(ZoneKind::Normal, [9999, 9999, 9999, 50]),
+    ]));
+    let frames = machine.frames().with_water_marks(zones);
+    let page = Request::new(Order::PAGE);
+    for (request, left) in [
+        (page.movable(), [3000, 900, 50]),
+        (page, [2000, 700, 0]),
+        (page.zone(ZoneKind::Dma32), [500, 0, 0]),
+        (page.zone(ZoneKind::Dma), [0, 0, 0]),
+    ] {
+        while frames.allocate(request).is_ok() {}
+        let free = zones.each_ref().map(ZoneMarks::free_frames);
+        assert_eq!(free, left, "{request:?}");
+    }
+}
+
+#[test]
 fn many_pages_at_a_time_keep_the_reserve() {
     let (frames, zone, _) = watched(0);
-    let request = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
+    let request = Request::new(Order::PAGE).only_on(NodeId(0));
     let request = request.only_zone(NORMAL.1);
     // All but 2000 frames are taken, in huge frames that are broken up.
     let mut held: Vec<_> =

@@ -343,7 +343,7 @@ fn dimms_change_their_zone_beside_threads() {
                     }
                     if dice & 1 << 11 != 0 {
                         let node = NodeId(u16::from(dice & 1 << 12 != 0));
-                        request = request.on(node).this_node_only();
+                        request = request.only_on(node);
                     }
                     request
                 };
@@ -351,7 +351,7 @@ fn dimms_change_their_zone_beside_threads() {
                     let zone = zones[page / per_dimm].load(Relaxed);
                     let zone = numbered(zone.checked_sub(1).expect("its DIMM is gone"));
                     assert!(zone.zone <= request.highest_zone(), "{request:?}: {zone}");
-                    if request.is_this_node_only() {
+                    if request.is_only_node() {
                         assert_eq!(Some(zone.node), request.node());
                     }
                 };

@@ -86,7 +86,7 @@ fn request() -> impl Strategy<Value = Request> {
             request = request.zone(ZoneKind::Movable);
         }
         if only {
-            request.this_node_only()
+            request.only_on(NodeId(node))
         } else {
             request
         }
@@ -220,10 +220,7 @@ impl Model {
                 "{request:?} got {here}"
             );
             let is_here = Some(here.node) == request.node();
-            assert!(
-                is_here || !request.is_this_node_only(),
-                "{request:?}: {here}"
-            );
+            assert!(is_here || !request.is_only_node(), "{request:?}: {here}");
         }
         self.held.insert(start.get(), count);
     }

@@ -243,7 +243,7 @@ fn a_worker_crosses_no_water_mark() {
         min: 16_384,
         low: 16_384,
         high: 16_384,
-        lowmem_reserve: 0,
+        lowmem_reserve: [0; 4],
     };
     let zones = [ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks)];
     let frames = memory.frames().with_hooks(&log).with_water_marks(&zones);

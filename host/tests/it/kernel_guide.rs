@@ -226,7 +226,7 @@ fn every_cpu_gets_memory_of_its_node() {
     let at_start = frames.statistics();
     let cpu = |node: NodeId| {
         let mine: Vec<_> = (0..2000).map(|_| page(frames, node).unwrap()).collect();
-        let huge = Request::new(Order::HUGE).on(node).this_node_only();
+        let huge = Request::new(Order::HUGE).only_on(node);
         let huge = frames.allocate(huge).unwrap();
         for frame in mine.iter().chain([&huge]) {
             assert_eq!(

@@ -144,10 +144,7 @@ impl Worker<'_> {
             .filter(|node| node.has_memory());
         for node in nodes {
             for order in (0..=Order::GIANT.get()).filter_map(Order::new) {
-                let request = Request::new(order)
-                    .on(node.id)
-                    .this_node_only()
-                    .zone(ZoneKind::Movable);
+                let request = Request::new(order).only_on(node.id).zone(ZoneKind::Movable);
                 let Some(held) = self.allocate(request) else {
                     continue;
                 };

@@ -107,10 +107,7 @@ impl Work {
 
 /// A request that only `node` may fill, from any zone.
 fn from(node: NodeId, order: Order) -> Request {
-    Request::new(order)
-        .on(node)
-        .this_node_only()
-        .zone(ZoneKind::Movable)
+    Request::new(order).only_on(node).zone(ZoneKind::Movable)
 }
 
 /// Allocates and frees on threads pinned to `cpus`, then takes all memory at

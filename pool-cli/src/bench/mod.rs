@@ -28,6 +28,7 @@ use firstlight_pool::launch::{AllocateOptions, Need, allocate, program_path};
 use firstlight_pool::os::hugepages;
 use firstlight_pool::protocol::PageSize;
 use guest::Bench;
+use load::Load;
 use own_daemon::{Kind, OwnDaemon};
 use record::{AtOnce, Record, Run, TakeRoundTrip, Variant};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -78,6 +79,10 @@ pub struct Options {
     /// strangers and beside another member that load the daemon; needs no QEMU
     #[arg(long, conflicts_with_all = ["sizes", "cost", "filling", "at_once", "pin", "qemu"])]
     load: bool,
+    /// Takes of each row, of a slab each
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "load",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    takes: u32,
     /// Measure the daemon of this firstlight-pool too, in turns: an earlier one that speaks the
     /// same version of the protocol; may be given several times
     #[arg(long, value_name = "PROGRAM", requires = "load")]
@@ -111,9 +116,16 @@ pub fn run(options: &Options, program: Program, output: &mut Output) -> Result<(
             .map_err(Failure::pool_at("signals"))?;
     }
     if options.load {
+        let load = Load {
+            page: options.page,
+            takes: options.takes,
+            runs: options.runs,
+            beside: &options.beside,
+            stop: &stop,
+        };
         let record = {
-            let _pages = pages(options.page, load::bytes(options.page))?;
-            load::measure(program, options.page, options.runs, &options.beside, &stop)
+            let _pages = pages(options.page, load.bytes())?;
+            load::measure(program, load)
         };
         not_interrupted(&stop)?;
         return output.print(&record?, load::Record::table);

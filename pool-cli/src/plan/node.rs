@@ -128,7 +128,7 @@ pub(super) fn play(starts: &[Start], slabs: u32, host: &Host) -> Tally {
         },
     });
     for slab in 0..u64::from(slabs) {
-        machine.found(SlabId(slab), key, false);
+        machine.found(SlabId(slab), key);
     }
     // What the daemon would have measured while it filled these.
     machine.zeroed(1 << 30, takes(1 << 30, host.zeroing_rate));
@@ -177,14 +177,7 @@ impl Node<'_> {
             self.advance(at_ns);
             let counted = self.is_counted();
             let (event, zeroed_bytes) = match due {
-                Due::Filled(slab) => {
-                    let filled = Event::Filled {
-                        slab,
-                        is_memfd: false,
-                        error: None,
-                    };
-                    (filled, self.host.slab_bytes)
-                }
+                Due::Filled(slab) => (Event::Filled { slab, error: None }, self.host.slab_bytes),
                 Due::ToppedUp(slab, bytes) => (Event::ToppedUp { slab, error: None }, bytes),
                 Due::Ended(serial) => (Event::PipeClosed(serial), 0),
             };
@@ -214,6 +207,7 @@ impl Node<'_> {
         self.happens(Event::Request {
             from: at,
             peer: owner,
+            grant: None,
             request: Request::Take(take),
         });
     }
@@ -276,7 +270,7 @@ impl Node<'_> {
                 return Some(Event::Emptied {
                     slab,
                     is_alone: true,
-                    stray_bytes: 0,
+                    used_bytes: 0,
                 });
             }
             Action::Discard(slab) => return Some(Event::Discarded(slab)),

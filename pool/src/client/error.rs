@@ -39,6 +39,8 @@ impl ClientError {
             Reply::Resize(_) => "resize",
             Reply::Fill(_) => "fill",
             Reply::Drain(_) => "drain",
+            Reply::Grant(_) => "grant",
+            Reply::Revoke(_) => "revoke",
             Reply::Refused(_) => "refusal",
         };
         Self::Answer(format!("{asked} was answered as if it were {answer}"))

@@ -13,8 +13,9 @@ pub use settings::{Emulator, SETTINGS, Settings};
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    Drained, FillChange, Filling, Give, Lease, LeaseId, MOST_REPLY_BYTES, RefusalCode, Reply,
-    Request, Resize, Resized, Status, StatusQuery, TAKE_DESCRIPTORS, Take, packet,
+    Drained, FillChange, Filling, Give, GrantId, GrantRequest, Granted, Lease, LeaseId,
+    MOST_REPLY_BYTES, RefusalCode, Reply, Request, Resize, Resized, Revoke, Revoked, Status,
+    StatusQuery, TAKE_DESCRIPTORS, Take, packet,
 };
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -182,22 +183,32 @@ impl Client {
     /// The daemon's refusal, or what is wrong with its answer.
     pub fn status(&mut self) -> Result<Status, ClientError> {
         let mut whole = self.status_part(&Status::default())?;
-        while whole.more_pools > 0 || whole.more_leases > 0 || whole.more_quotas > 0 {
+        while [
+            whole.more_pools,
+            whole.more_leases,
+            whole.more_quotas,
+            whole.more_grants,
+        ]
+        .iter()
+        .any(|more| *more > 0)
+        {
             let part = self.status_part(&whole)?;
-            let came = part.pools.len() + part.leases.len() + part.quotas.len();
+            let came = rows(&part);
             whole.pools.extend(part.pools);
             whole.leases.extend(part.leases);
             whole.quotas.extend(part.quotas);
+            whole.grants.extend(part.grants);
             whole.more_pools = part.more_pools;
             whole.more_leases = part.more_leases;
             whole.more_quotas = part.more_quotas;
-            let all = whole.pools.len() + whole.leases.len() + whole.quotas.len();
-            if came == 0 || all > MOST_ROWS {
+            whole.more_grants = part.more_grants;
+            if came == 0 || rows(&whole) > MOST_ROWS {
                 return Err(ClientError::Answer(format!(
-                    "a status without end: {} pools, {} leases and {} quotas, and still more",
+                    "a status without end: {} pools, {} leases, {} quotas and {} grants, and still more",
                     whole.pools.len(),
                     whole.leases.len(),
-                    whole.quotas.len()
+                    whole.quotas.len(),
+                    whole.grants.len()
                 )));
             }
         }
@@ -211,6 +222,7 @@ impl Client {
             skip_pools: rows(before.pools.len()),
             skip_leases: rows(before.leases.len()),
             skip_quotas: rows(before.quotas.len()),
+            skip_grants: rows(before.grants.len()),
         };
         match self.plain(&Request::Status(query))? {
             Reply::Status(status) => Ok(*status),
@@ -251,6 +263,28 @@ impl Client {
         }
     }
 
+    /// Has a socket made that serves slabs of one class: as root or the daemon's user.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn grant(&mut self, grant: GrantRequest) -> Result<Granted, ClientError> {
+        match self.plain(&Request::Grant(grant))? {
+            Reply::Grant(granted) => Ok(granted),
+            other => Err(ClientError::unexpected("grant", &other)),
+        }
+    }
+
+    /// Ends a grant: as root or the daemon's user. Leases of slabs that were taken by it go on until they end.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn revoke(&mut self, grant: GrantId) -> Result<Revoked, ClientError> {
+        match self.plain(&Request::Revoke(Revoke { grant }))? {
+            Reply::Revoke(revoked) => Ok(revoked),
+            other => Err(ClientError::unexpected("revoke", &other)),
+        }
+    }
+
     fn plain(&mut self, request: &Request) -> Result<Reply, ClientError> {
         Ok(self.ask(request, 0, PATIENCE)?.0)
     }
@@ -288,4 +322,9 @@ impl Client {
         set_socket_timeout(&self.socket, direction, Some(patience))
             .map_err(|error| ClientError::Io(error.into()))
     }
+}
+
+/// Rows of all kinds.
+fn rows(status: &Status) -> usize {
+    status.pools.len() + status.leases.len() + status.quotas.len() + status.grants.len()
 }

@@ -14,7 +14,7 @@ use toml::Spanned;
 pub struct Config {
     /// Where clients connect.
     pub socket: Spanned<PathBuf>,
-    /// The daemon's own folder: its lock and its mounts.
+    /// The daemon's own folder: its lock, the journal of leases, their pipes.
     pub directory: Spanned<PathBuf>,
     /// Whether clean slabs in named files stay when the daemon is stopped.
     pub keep_on_stop: bool,
@@ -182,7 +182,7 @@ pub enum Source {
     /// A mount where the daemon may make one, files without a name where not.
     #[default]
     Auto,
-    /// A mount of the daemon's own: clean slabs outlive a killed daemon.
+    /// A mount of its own for each slab, which counts what a client has pinned of it.
     Mount,
     /// Files without a name, sealed before they are allocated.
     Memfd,

@@ -1,6 +1,6 @@
 //! A status as metrics, in the text format of OpenMetrics, which Prometheus reads.
 
-use crate::protocol::{PoolRow, QuotaRow, Status, TakeTimes};
+use crate::protocol::{GrantRow, Label, PoolRow, QuotaRow, Status, TakeTimes};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -48,6 +48,7 @@ impl Collector for Seen {
             row.refilled_bytes
         })?;
         quotas(&mut encoder, &status.quotas)?;
+        grants(&mut encoder, &status.grants)?;
         counters(&mut encoder, status)?;
         state(&mut encoder, status)?;
         match &status.counters.take_times {
@@ -157,6 +158,40 @@ fn quotas(encoder: &mut DescriptorEncoder<'_>, quotas: &[QuotaRow]) -> fmt::Resu
     Ok(())
 }
 
+type GrantColumn = (&'static str, &'static str, fn(&GrantRow) -> u32);
+
+const GRANTS: [GrantColumn; 3] = [
+    (
+        "grant_uses",
+        "Slabs that may be out by a grant at the same time",
+        |row| row.uses,
+    ),
+    (
+        "grant_charged_slabs",
+        "Slabs a grant is charged: those of leases, and those given back that are not replaced",
+        |row| row.charged_slabs,
+    ),
+    ("grant_held_slabs", "Of these, slabs of leases", |row| {
+        row.held_slabs
+    }),
+];
+
+/// A daemon has 256 grants at most.
+fn grants(encoder: &mut DescriptorEncoder<'_>, grants: &[GrantRow]) -> fmt::Result {
+    for (name, help, value) in GRANTS {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for row in grants {
+            let label = row.label.as_ref().map_or("", Label::as_str);
+            let labels = [
+                ("grant", row.grant.to_string()),
+                ("label", label.to_owned()),
+            ];
+            ConstGauge::new(u64::from(value(row))).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
     let gauge = ConstGauge::new(value);
     gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
@@ -239,13 +274,8 @@ fn state(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
         ),
         (
             "pinned_bytes",
-            "Bytes taken back that did not go back to the kernel",
+            "Bytes taken back that did not go back to the kernel: pinned, or reserved",
             seen.pinned_bytes,
-        ),
-        (
-            "stray_bytes",
-            "Bytes in the mounts that are in no file",
-            seen.stray_bytes,
         ),
         (
             "draining",
@@ -319,6 +349,16 @@ mod tests {
                 held_bytes: 4 << 20,
                 owed_bytes: 2 << 20,
             }],
+            grants: vec![GrantRow {
+                grant: "grant-00000abc-17".parse().unwrap(),
+                label: Some(Label::new("ns/pod")),
+                page: PageSize::Huge,
+                node: Some(1),
+                size_class_bytes: 8 << 30,
+                uses: 3,
+                charged_slabs: 2,
+                held_slabs: 1,
+            }],
             gauges: Gauges {
                 connections: 2,
                 ..Gauges::default()
@@ -358,6 +398,9 @@ mod tests {
             "firstlight_pool_connections 2",
             "firstlight_pool_quota_bytes{of=\"cgroup\",name=\"/machine.slice\"} 67108864",
             "firstlight_pool_quota_owed_bytes{of=\"cgroup\",name=\"/machine.slice\"} 2097152",
+            "firstlight_pool_grant_uses{grant=\"grant-00000abc-17\",label=\"ns/pod\"} 3",
+            "firstlight_pool_grant_charged_slabs{grant=\"grant-00000abc-17\",label=\"ns/pod\"} 2",
+            "firstlight_pool_grant_held_slabs{grant=\"grant-00000abc-17\",label=\"ns/pod\"} 1",
             "firstlight_pool_take_seconds_bucket{le=\"0.00002\"} 1",
             "firstlight_pool_take_seconds_bucket{le=\"5.0\"} 2",
             "firstlight_pool_take_seconds_bucket{le=\"+Inf\"} 3",

@@ -30,6 +30,8 @@ pub use work::Work;
 use crate::os::hugepages::SYS;
 use crate::os::threads::Threads;
 use crate::os::{background, cpus, memory_file};
+use crate::store::NewSlab;
+use crate::store::slab::Slab;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -39,13 +41,38 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+/// What is worked on.
+#[derive(Debug)]
+pub enum Subject {
+    /// A file that is there.
+    File(Arc<OwnedFd>),
+    /// A slab that is made first.
+    New(Box<NewSlab>),
+}
+
+impl From<Arc<OwnedFd>> for Subject {
+    fn from(file: Arc<OwnedFd>) -> Self {
+        Self::File(file)
+    }
+}
+
+impl Subject {
+    /// The file, and the slab if it was made now.
+    fn file(self) -> io::Result<(Arc<OwnedFd>, Option<Slab>)> {
+        match self {
+            Self::File(file) => Ok((file, None)),
+            Self::New(new) => new.make().map(|slab| (slab.file(), Some(slab))),
+        }
+    }
+}
+
 /// One piece of work on one file.
 #[derive(Debug)]
 pub struct Job<T> {
     /// Comes back with the result.
     pub ticket: T,
-    /// The file.
-    pub file: Arc<OwnedFd>,
+    /// What it is done to.
+    pub subject: Subject,
     /// What to do with it.
     pub work: Work,
     /// Set when it need not be finished.
@@ -59,10 +86,10 @@ pub struct Job<T> {
 impl<T> Job<T> {
     /// Work that is to be done in any case, from the beginning.
     #[must_use]
-    pub fn new(ticket: T, file: Arc<OwnedFd>, work: Work) -> Self {
+    pub fn new(ticket: T, subject: impl Into<Subject>, work: Work) -> Self {
         Self {
             ticket,
-            file,
+            subject: subject.into(),
             work,
             cancel: Arc::default(),
             done_bytes: Arc::default(),
@@ -87,6 +114,8 @@ pub struct Done<T> {
     /// Of [`Work::Empty`] and [`Work::ZeroInPlace`], whether no other process has the file then. One of
     /// which the kernel says nothing counts as held.
     pub is_alone: bool,
+    /// The slab that was made for it.
+    pub made: Option<Slab>,
     /// Whether all of it was done.
     pub result: io::Result<()>,
 }
@@ -180,20 +209,34 @@ pub fn serve<T>(
             tenure.settle();
         }
         let looks = job.work.ends_with_a_look();
-        let result = match &bound {
-            Err(error) if policy.node.is_some() => Err(io::Error::other(format!(
-                "cannot take memory from node {}: {error}",
-                policy.node.unwrap_or_default()
-            ))),
-            _ => job.work.run(&job.file, &mut batches),
+        let is_new = matches!(job.subject, Subject::New(_));
+        if is_new && batches.comes_back {
+            // All that is mounted waits for one that is being made. Aside again behind the slab's first page: a CPU was
+            // idle for both.
+            let _ = background::run_as_usual();
+        }
+        let (result, is_alone, made) = match job.subject.file() {
+            Err(error) => (Err(error), false, None),
+            Ok((file, made)) => {
+                let result = match &bound {
+                    Err(error) if policy.node.is_some() => Err(io::Error::other(format!(
+                        "cannot take memory from node {}: {error}",
+                        policy.node.unwrap_or_default()
+                    ))),
+                    _ => job.work.run(&file, &mut batches),
+                };
+                // Here, where a look may wait: any process can hold the lock that it needs.
+                let is_alone = looks && memory_file::has_no_other_holder(&*file).unwrap_or(false);
+                // The file is let go of before others hear of it.
+                (result, is_alone, made)
+            }
         };
+        if is_new && batches.comes_back {
+            let _ = background::run_when_idle();
+        }
         let (zeroed_bytes, zeroing_ns) = batches.spent();
         let zeroed_twice_bytes = batches.twice_bytes();
         let refilled_pages = batches.take_refilled();
-        // Here, where a look may wait: any process can hold the lock that it needs.
-        let is_alone = looks && memory_file::has_no_other_holder(&*job.file).unwrap_or(false);
-        // Let go of before others hear of it.
-        drop(job.file);
         report(Done {
             ticket: job.ticket,
             zeroed_bytes,
@@ -201,6 +244,7 @@ pub fn serve<T>(
             zeroing_ns,
             refilled_pages,
             is_alone,
+            made,
             result,
         });
     }

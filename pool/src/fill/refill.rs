@@ -129,7 +129,10 @@ fn put_back(file: &OwnedFd, page: PageSize, at: u64) -> io::Result<bool> {
         return Err(io::Error::other("its client made it shorter"));
     }
     match page {
-        PageSize::Huge | PageSize::Giant => memory_file::refill(file, at, bytes)?,
+        PageSize::Huge | PageSize::Giant => {
+            memory_file::reserve(file, at, bytes)?;
+            memory_file::refill(file, at, bytes)?;
+        }
         PageSize::Transparent => {
             // Touching a page that is there is not for nothing here.
             if !memory_file::has_hole(file, at, bytes)? {

@@ -107,7 +107,10 @@ pub(super) fn steps(at: u64, bytes: u64, step_bytes: u64) -> impl Iterator<Item 
 
 fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
     match page {
-        PageSize::Huge | PageSize::Giant => memory_file::allocate(file, at, bytes),
+        PageSize::Huge | PageSize::Giant => {
+            memory_file::reserve(file, at, bytes)?;
+            memory_file::allocate(file, at, bytes)
+        }
         // Allocated pages of tmpfs are zeroed only when they are touched.
         PageSize::Transparent => memory_file::populate(file, at, length(bytes)?),
     }

@@ -1,12 +1,13 @@
-//! Which leases there are, on file, so that the next daemon knows them.
+//! Which leases and grants there are, on file, so that the next daemon knows them.
 //!
 //! One line of JSON for each change, appended before its client is answered: a lease
-//! that begins, that was revoked, that is over. The file is in the daemon's folder, which
-//! does not outlive the machine's memory. A line that was not finished was not answered.
+//! that begins, that was revoked, that waits for a slab in the place of its own, that is over; a grant that is made, that
+//! has ended. The file is in the daemon's folder, which does not outlive the machine's memory. A line that was not
+//! finished was not answered.
 
-use super::Serial;
 use super::quota::Charge;
-use crate::protocol::{Label, PageSize};
+use super::{Grant, Serial};
+use crate::protocol::{GrantId, Label, PageSize};
 use crate::store::Key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -34,8 +35,6 @@ pub struct Record {
     pub class_bytes: u64,
     /// Bytes of its slab.
     pub bytes: u64,
-    /// Whether its file is in no mount.
-    pub memfd: bool,
     /// The user it was allocated for.
     pub uid: u32,
     /// The process that asked for it.
@@ -47,9 +46,15 @@ pub struct Record {
     /// Whether it is over, and its client may still reach the memory.
     #[serde(default)]
     pub revoked: bool,
+    /// Whether no process can reach its memory any more, and it is charged until a clean slab is in its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub owed: bool,
     /// What its client calls the guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Label>,
+    /// The grant that it was taken by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantId>,
 }
 
 impl Record {
@@ -74,8 +79,14 @@ enum Line {
     Lease(Record),
     /// Its client may still reach the memory.
     Revoked(Serial),
+    /// Nothing is left of it but its charge.
+    Owed(Serial),
     /// Nothing is left of it.
     Over(Serial),
+    /// A grant is made.
+    Grant(Grant),
+    /// A grant has ended.
+    Ended(GrantId),
 }
 
 /// What stands in the way of a journal.
@@ -96,6 +107,7 @@ pub struct Journal {
     prefix: u32,
     next: Serial,
     live: BTreeMap<Serial, Record>,
+    grants: BTreeMap<GrantId, Grant>,
     lines: usize,
 }
 
@@ -122,6 +134,7 @@ impl Journal {
             prefix,
             next: 1,
             live: BTreeMap::new(),
+            grants: BTreeMap::new(),
             lines: 0,
         };
         let mut unread = Unread::default();
@@ -155,8 +168,20 @@ impl Journal {
                     record.revoked = true;
                 }
             }
+            Line::Owed(serial) => {
+                if let Some(record) = self.live.get_mut(&serial) {
+                    record.owed = true;
+                }
+            }
             Line::Over(serial) => {
                 self.live.remove(&serial);
+            }
+            Line::Grant(grant) => {
+                self.next = self.next.max(grant.id.number.saturating_add(1));
+                self.grants.insert(grant.id, grant);
+            }
+            Line::Ended(id) => {
+                self.grants.remove(&id);
             }
         }
     }
@@ -173,15 +198,41 @@ impl Journal {
         self.next
     }
 
-    /// All leases that are not over.
+    /// All leases of which something is left.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.live.values()
     }
 
-    /// A lease that is not over.
+    /// A lease of which something is left.
     #[must_use]
     pub fn record(&self, serial: Serial) -> Option<&Record> {
         self.live.get(&serial)
+    }
+
+    /// All grants that have not ended.
+    pub fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.values()
+    }
+
+    /// A grant is made.
+    ///
+    /// # Errors
+    /// It could not be written: there must be no such grant.
+    pub fn grant(&mut self, grant: Grant) -> io::Result<()> {
+        let id = grant.id;
+        let made = self.append(Line::Grant(grant));
+        if made.is_err() {
+            self.grants.remove(&id);
+        }
+        made
+    }
+
+    /// A grant has ended.
+    ///
+    /// # Errors
+    /// It could not be written: the next daemon takes it up where it finds its folder.
+    pub fn end_grant(&mut self, id: GrantId) -> io::Result<()> {
+        self.append(Line::Ended(id))
     }
 
     /// A lease begins.
@@ -200,6 +251,14 @@ impl Journal {
         self.append(Line::Revoked(serial))
     }
 
+    /// Nothing is left of a lease but its charge, until a clean slab is in the place of its own.
+    ///
+    /// # Errors
+    /// It could not be written: the next daemon looks for it.
+    pub fn owe(&mut self, serial: Serial) -> io::Result<()> {
+        self.append(Line::Owed(serial))
+    }
+
     /// Nothing is left of a lease.
     ///
     /// # Errors
@@ -208,11 +267,24 @@ impl Journal {
         self.append(Line::Over(serial))
     }
 
+    /// As after a failure: the file is written as a whole next.
+    #[cfg(test)]
+    pub fn break_off(&mut self) {
+        self.file = None;
+    }
+
+    /// Writes what could not be written before, if there is anything.
+    pub fn catch_up(&mut self) {
+        if self.file.is_none() {
+            let _ = self.rewrite();
+        }
+    }
+
     fn append(&mut self, line: Line) -> io::Result<()> {
         let text = text(&line)?;
         self.heed(line);
         match self.file.take() {
-            Some(mut file) if self.lines <= self.live.len() * 2 + SPARE_LINES => {
+            Some(mut file) if self.lines <= self.kept_lines() * 2 + SPARE_LINES => {
                 // What is half a line now would spoil the next one.
                 file.write_all(text.as_bytes())?;
                 self.lines += 1;
@@ -223,13 +295,21 @@ impl Journal {
         }
     }
 
-    /// Writes the file with nothing but the leases there are.
+    /// Lines that there have to be.
+    fn kept_lines(&self) -> usize {
+        self.live.len() + self.grants.len() + 1
+    }
+
+    /// Writes the file with nothing but the leases and grants there are.
     fn rewrite(&mut self) -> io::Result<()> {
         let names = Line::Names {
             prefix: self.prefix,
             next: self.next,
         };
         let mut all = text(&names)?;
+        for grant in self.grants.values() {
+            all += &text(&Line::Grant(grant.clone()))?;
+        }
         for record in self.live.values() {
             all += &text(&Line::Lease(record.clone()))?;
         }
@@ -246,7 +326,7 @@ impl Journal {
         }
         replaced?;
         self.file = Some(file);
-        self.lines = self.live.len() + 1;
+        self.lines = self.kept_lines();
         Ok(())
     }
 }
@@ -259,6 +339,35 @@ fn text(line: &Line) -> io::Result<String> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_could_not_be_written_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("state");
+        fs::create_dir(&place).unwrap();
+        let mut journal = Journal::open(&place, 1).unwrap().0;
+        let id = GrantId {
+            prefix: journal.prefix(),
+            number: 1,
+        };
+        let request = crate::protocol::GrantRequest {
+            page: PageSize::Huge,
+            node: None,
+            size_class_bytes: 2 << 20,
+            uses: 1,
+            label: None,
+        };
+        journal.grant(Grant::new(id, request)).unwrap();
+        journal.break_off();
+        let away = folder.path().join("away");
+        fs::rename(&place, &away).unwrap();
+        journal.end_grant(id).unwrap_err();
+        fs::rename(&away, &place).unwrap();
+        let left = || Journal::open(&place, 1).unwrap().0.grants().count();
+        assert_eq!(left(), 1);
+        journal.catch_up();
+        assert_eq!(left(), 0);
+    }
+
     fn record(serial: Serial) -> Record {
         Record {
             serial,
@@ -266,13 +375,14 @@ mod tests {
             node: Some(1),
             class_bytes: 4 << 20,
             bytes: 6 << 20,
-            memfd: false,
             uid: 7,
             pid: 8,
             charge: Charge::default(),
             since_ms: 9,
             revoked: false,
+            owed: false,
             label: Some(Label::new("web-1")),
+            grant: None,
         }
     }
 
@@ -294,17 +404,58 @@ mod tests {
             (unread.lines, journal.next(), journal.prefix()),
             (0, 1, 0xabc)
         );
-        for serial in [3, 4, 5] {
+        for serial in [3, 4, 5, 6] {
             journal.begin(record(serial)).unwrap();
         }
         journal.revoke(4).unwrap();
-        journal.end(5).unwrap();
-        let mut revoked = record(4);
-        revoked.revoked = true;
+        journal.owe(5).unwrap();
+        journal.end(6).unwrap();
+        let (mut revoked, mut owed) = (record(4), record(5));
+        (revoked.revoked, owed.owed) = (true, true);
         let (journal, records) = reopened(folder.path());
-        assert_eq!(records, [record(3), revoked]);
+        assert_eq!(records, [record(3), revoked, owed]);
         // No name is used twice, that of a lease that is over neither.
-        assert_eq!((journal.next(), journal.prefix()), (6, 0xabc));
+        assert_eq!((journal.next(), journal.prefix()), (7, 0xabc));
+    }
+
+    #[test]
+    fn the_next_daemon_knows_grants_and_uses_no_number_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(folder.path(), 0xabc).unwrap();
+        let grant = |number| Grant {
+            id: GrantId {
+                prefix: 0xabc,
+                number,
+            },
+            page: PageSize::Huge,
+            node: Some(1),
+            class_bytes: 4 << 20,
+            uses: 2,
+            label: Some(Label::new("ns/pod")),
+        };
+        for number in [1, 2] {
+            journal.grant(grant(number)).unwrap();
+        }
+        let by_grant = Record {
+            grant: Some(grant(1).id),
+            ..record(3)
+        };
+        journal.begin(by_grant.clone()).unwrap();
+        journal.grant(grant(4)).unwrap();
+        journal.end_grant(grant(2).id).unwrap();
+        journal.end_grant(grant(4).id).unwrap();
+        // Read from lines, then from a file that was written as a whole.
+        for _ in 0..2 {
+            let (journal, records) = reopened(folder.path());
+            assert_eq!(journal.grants().cloned().collect::<Vec<_>>(), [grant(1)]);
+            assert_eq!((records, journal.next()), (vec![by_grant.clone()], 5));
+        }
+        // A grant of which the next daemon would not know is none for this one.
+        let (mut journal, _) = Journal::open(folder.path(), 0xabc).unwrap();
+        journal.break_off();
+        fs::create_dir(folder.path().join("leases.new")).unwrap();
+        journal.grant(grant(5)).unwrap_err();
+        assert!(journal.grants().all(|one| one.id != grant(5).id));
     }
 
     #[test]

@@ -15,10 +15,29 @@ use std::path::Path;
 
 /// The reading end.
 #[derive(Debug)]
-pub struct LeasePipe(OwnedFd);
+pub struct LeasePipe {
+    end: OwnedFd,
+    /// Whether only the end of its last copy counts.
+    until_closed: bool,
+}
 
 impl LeasePipe {
-    /// Whether the lease is over: all copies of the other end are closed, or somebody wrote to one.
+    /// That of a lease whose memory cannot be taken away: a byte does not end it, since its client has the memory still.
+    #[must_use]
+    pub fn until_closed(self) -> Self {
+        Self {
+            until_closed: true,
+            ..self
+        }
+    }
+
+    /// Whether a byte ends the lease.
+    #[must_use]
+    pub fn heeds_bytes(&self) -> bool {
+        !self.until_closed
+    }
+
+    /// Whether the lease is over: all copies of the other end are closed, or somebody wrote to one that heeds that.
     ///
     /// It only polls. A process that writes to a pipe can hold its lock for ever (out of memory that the kernel must
     /// ask a process for), and what reads, opens or closes it waits for that.
@@ -26,19 +45,22 @@ impl LeasePipe {
     /// # Errors
     /// The operating system's refusal.
     pub fn is_over(&self) -> io::Result<bool> {
-        ready::to_read(&self.0)
+        if self.until_closed {
+            return ready::hung_up(&self.end);
+        }
+        ready::to_read(&self.end)
     }
 
     /// Its descriptor, to be closed by a thread that may wait.
     #[must_use]
     pub fn into_descriptor(self) -> OwnedFd {
-        self.0
+        self.end
     }
 }
 
 impl AsFd for LeasePipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.end.as_fd()
     }
 }
 
@@ -65,29 +87,33 @@ impl Pipes {
         rustix::fs::mknodat(&self.0, &name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         let ours = self.end(&name, OFlags::RDONLY)?;
         let theirs = self.end(&name, OFlags::WRONLY)?;
-        Ok((LeasePipe(ours), theirs))
+        let pipe = LeasePipe {
+            end: ours,
+            until_closed: false,
+        };
+        Ok((pipe, theirs))
     }
 
-    /// The pipe of a lease from an earlier daemon; `None` where its last copy is closed.
+    /// The pipe of a lease from an earlier daemon, also with a byte in it; `None` where its last copy is closed.
     ///
     /// # Errors
     /// The operating system's refusal.
     pub fn find(&self, serial: Serial) -> io::Result<Option<LeasePipe>> {
-        let ours = match self.end(&name(serial), OFlags::RDONLY) {
+        let name = name(serial);
+        let end = match self.end(&name, OFlags::RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            ours => ours?,
+            end => end?,
         };
-        let pipe = LeasePipe(ours);
-        if pipe.is_over()? {
+        // A pipe that is opened after its last copy was closed does not say so by itself: only what is closed
+        // after that shows.
+        drop(self.end(&name, OFlags::WRONLY)?);
+        if ready::hung_up(&end)? {
             return Ok(None);
         }
-        // A pipe that is opened after its last copy was closed does not say so by itself; its
-        // end can be read.
-        match rustix::io::retry_on_intr(|| rustix::io::read(&pipe.0, &mut [0])) {
-            Ok(_) => Ok(None),
-            Err(rustix::io::Errno::AGAIN) => Ok(Some(pipe)),
-            Err(error) => Err(error.into()),
-        }
+        Ok(Some(LeasePipe {
+            end,
+            until_closed: false,
+        }))
     }
 
     /// The lease is over.
@@ -165,11 +191,23 @@ mod tests {
         drop(found);
         assert!(pipes.find(7).unwrap().is_none(), "closed while none looked");
         assert!(pipes.find(8).unwrap().is_none());
+    }
 
+    #[test]
+    fn one_that_was_written_to_is_found_until_its_last_copy_is_closed() {
+        let (_folder, pipes) = pipes();
         let (ours, theirs) = pipes.make(9).unwrap();
         rustix::io::write(&theirs, b"x").unwrap();
         drop(ours);
-        assert!(pipes.find(9).unwrap().is_none(), "written to");
+        let found = pipes.find(9).unwrap().unwrap();
+        assert!(found.heeds_bytes() && found.is_over().unwrap());
+        let found = found.until_closed();
+        assert!(!found.is_over().unwrap() && !found.heeds_bytes());
+        rustix::io::write(&theirs, b"y").unwrap();
+        assert!(!found.is_over().unwrap());
+        drop(theirs);
+        assert!(found.is_over().unwrap());
+        assert!(pipes.find(9).unwrap().is_none());
     }
 
     #[test]
@@ -178,8 +216,8 @@ mod tests {
         let (ours, theirs) = pipes.make(7).unwrap();
         rustix::io::write(&theirs, &[1; 4096]).unwrap();
         // A process that writes on and on could have a daemon that starts read for ever.
-        assert!(pipes.find(7).unwrap().is_none());
-        assert_eq!(rustix::io::ioctl_fionread(&ours.0).unwrap(), 4096);
+        assert!(pipes.find(7).unwrap().unwrap().is_over().unwrap());
+        assert_eq!(rustix::io::ioctl_fionread(&ours.end).unwrap(), 4096);
     }
 
     #[test]

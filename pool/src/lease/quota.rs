@@ -5,8 +5,10 @@
 //! same time; each is an [`Account`] that is charged when memory leaves, and
 //! credited only when no process can reach it any more.
 
+use super::Grant;
 use crate::config::{Config, ConfigError, Size};
 use crate::os::peer::{self, Peer};
+use crate::protocol::GrantId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,6 +25,8 @@ pub enum Account {
     Cgroup(String),
     /// A member of the owner's group, each on their own, with all its subordinate users.
     Member(u32),
+    /// A grant, whichever users its slabs go to.
+    Grant(GrantId),
 }
 
 impl fmt::Display for Account {
@@ -31,6 +35,7 @@ impl fmt::Display for Account {
             Self::Uid(uid) | Self::Member(uid) => write!(f, "user {uid}"),
             Self::Group(gid) => write!(f, "group {gid}"),
             Self::Cgroup(path) => write!(f, "cgroup {path}"),
+            Self::Grant(id) => id.fmt(f),
         }
     }
 }
@@ -129,7 +134,7 @@ impl Rules {
                 Account::Uid(uid) => admitted.users.push(uid),
                 Account::Group(gid) => admitted.groups.push(gid),
                 Account::Cgroup(_) => return None,
-                Account::Member(_) => {}
+                Account::Member(_) | Account::Grant(_) => {}
             }
         }
         Some(admitted)
@@ -186,7 +191,7 @@ impl Rules {
                     .cgroup
                     .as_deref()
                     .is_some_and(|own| is_within(own, path)),
-                Account::Member(_) => false,
+                Account::Member(_) | Account::Grant(_) => false,
             })
     }
 
@@ -346,7 +351,10 @@ impl Ledger {
         if rules.cannot_tell(peer) {
             return Err(Exceeded::UnknownCgroup { pid: peer.pid });
         }
-        let limits = rules.limits(peer);
+        self.within_limits(rules.limits(peer), bytes)
+    }
+
+    fn within_limits(&self, limits: Vec<Limit>, bytes: u64) -> Result<Vec<Limit>, Exceeded> {
         for limit in &limits {
             let used_bytes = self.used(&limit.account);
             if used_bytes.saturating_add(bytes) > limit.most_bytes {
@@ -367,10 +375,27 @@ impl Ledger {
     /// The first limit it would exceed.
     pub fn charge(&mut self, rules: &Rules, peer: &Peer, bytes: u64) -> Result<Charge, Exceeded> {
         let limits = self.within(rules, peer, bytes)?;
+        Ok(self.charge_all(limits, bytes))
+    }
+
+    /// Charges a slab to a grant, whichever user takes it.
+    ///
+    /// # Errors
+    /// As many as it is for are charged.
+    pub fn charge_grant(&mut self, grant: &Grant) -> Result<Charge, Exceeded> {
+        let limit = Limit {
+            account: grant.account(),
+            most_bytes: grant.most_bytes(),
+        };
+        let limits = self.within_limits(vec![limit], grant.class_bytes)?;
+        Ok(self.charge_all(limits, grant.class_bytes))
+    }
+
+    fn charge_all(&mut self, limits: Vec<Limit>, bytes: u64) -> Charge {
         let accounts: Vec<_> = limits.into_iter().map(|limit| limit.account).collect();
         let charge = Charge { accounts, bytes };
         self.book(&charge);
-        Ok(charge)
+        charge
     }
 
     /// Charges what an earlier daemon charged, whatever the limits are now.

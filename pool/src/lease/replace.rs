@@ -8,22 +8,24 @@
 //! same only if it were right for every machine's speed of zeroing.
 
 use super::quota::{Account, Charge};
+use super::{Serial, Whose};
 use crate::store::Key;
 use std::collections::BTreeMap;
 
-/// A return: whose, and its number among that user's of its class.
+/// A return: whose, and its number among those of its class that count for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Return {
-    user: u32,
+    whose: Whose,
     number: u64,
 }
 
-impl Return {
-    /// Whose.
-    #[must_use]
-    pub fn user(&self) -> u32 {
-        self.user
-    }
+/// A charge for a slab that no process can reach any more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// What is charged.
+    pub charge: Charge,
+    /// The lease it had, if a client has had it: the journal keeps that until the charge is credited.
+    pub lease: Option<Serial>,
 }
 
 /// A user's returns of a class, and slabs that were filled for it since.
@@ -36,42 +38,42 @@ struct Counts {
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Replacements {
-    counts: BTreeMap<(Key, u32), Counts>,
-    waiting: Vec<(Key, Return, Charge)>,
+    counts: BTreeMap<(Key, Whose), Counts>,
+    waiting: Vec<(Key, Return, Owed)>,
 }
 
 impl Replacements {
     /// A user's slab of the class is back.
-    pub fn came_back(&mut self, key: Key, user: u32) -> Return {
-        let counts = self.counts.entry((key, user)).or_default();
+    pub fn came_back(&mut self, key: Key, whose: Whose) -> Return {
+        let counts = self.counts.entry((key, whose)).or_default();
         counts.returned += 1;
         let number = counts.returned;
-        Return { user, number }
+        Return { whose, number }
     }
 
     /// Users for whom slabs of the class are to be filled yet, and how many.
-    pub fn owed(&self, key: Key) -> impl Iterator<Item = (u32, u64)> {
-        let counts = self.counts.range((key, 0)..=(key, u32::MAX));
-        let owed = counts.map(|((_, user), counts)| (*user, counts.returned - counts.replaced));
+    pub fn owed(&self, key: Key) -> impl Iterator<Item = (Whose, u64)> {
+        let counts = self.counts.range((key, Whose::FIRST)..=(key, Whose::LAST));
+        let owed = counts.map(|((_, whose), counts)| (*whose, counts.returned - counts.replaced));
         owed.filter(|(_, slabs)| *slabs > 0)
     }
 
     /// No process can reach the slab of this return any more; its charge, if it can be
     /// credited at once.
     #[must_use]
-    pub fn out_of_reach(&mut self, key: Key, returned: Return, charge: Charge) -> Option<Charge> {
-        let counts = self.counts.get(&(key, returned.user));
-        if charge.is_free() || counts.is_none_or(|counts| returned.number <= counts.replaced) {
-            return Some(charge);
+    pub fn out_of_reach(&mut self, key: Key, returned: Return, owed: Owed) -> Option<Owed> {
+        let counts = self.counts.get(&(key, returned.whose));
+        if owed.charge.is_free() || counts.is_none_or(|counts| returned.number <= counts.replaced) {
+            return Some(owed);
         }
-        self.waiting.push((key, returned, charge));
+        self.waiting.push((key, returned, owed));
         None
     }
 
     /// One more slab of the class is clean, in this user's turn; the charges to credit.
     #[must_use]
-    pub fn became_clean(&mut self, key: Key, user: u32) -> Vec<Charge> {
-        if let Some(counts) = self.counts.get_mut(&(key, user)) {
+    pub fn became_clean(&mut self, key: Key, whose: Whose) -> Vec<Owed> {
+        if let Some(counts) = self.counts.get_mut(&(key, whose)) {
             counts.replaced = counts.returned.min(counts.replaced + 1);
         }
         self.replaced(key)
@@ -79,8 +81,11 @@ impl Replacements {
 
     /// The class has all the slabs it is to have; the charges to credit.
     #[must_use]
-    pub fn is_full(&mut self, key: Key) -> Vec<Charge> {
-        for (_, counts) in self.counts.range_mut((key, 0)..=(key, u32::MAX)) {
+    pub fn is_full(&mut self, key: Key) -> Vec<Owed> {
+        for (_, counts) in self
+            .counts
+            .range_mut((key, Whose::FIRST)..=(key, Whose::LAST))
+        {
             counts.replaced = counts.returned;
         }
         self.replaced(key)
@@ -88,9 +93,9 @@ impl Replacements {
 
     /// Filling is turned off, so nothing is replaced: the charges to credit.
     #[must_use]
-    pub fn none_is_replaced(&mut self) -> Vec<Charge> {
+    pub fn none_is_replaced(&mut self) -> Vec<Owed> {
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().map(|(_, _, charge)| charge).collect()
+        waiting.into_iter().map(|(_, _, owed)| owed).collect()
     }
 
     /// Of what waits, the bytes that are charged to an account, and the class of the first.
@@ -99,20 +104,20 @@ impl Replacements {
         let own = || {
             self.waiting
                 .iter()
-                .filter(|(_, _, charge)| charge.is_on(account))
+                .filter(|(_, _, owed)| owed.charge.is_on(account))
         };
         let (key, _, _) = own().next()?;
-        Some((*key, own().map(|(_, _, charge)| charge.bytes()).sum()))
+        Some((*key, own().map(|(_, _, owed)| owed.charge.bytes()).sum()))
     }
 
-    fn replaced(&mut self, key: Key) -> Vec<Charge> {
+    fn replaced(&mut self, key: Key) -> Vec<Owed> {
         let counts = &self.counts;
-        let is_replaced = |(class, returned, _): &mut (Key, Return, Charge)| {
-            let counts = counts.get(&(key, returned.user));
+        let is_replaced = |(class, returned, _): &mut (Key, Return, Owed)| {
+            let counts = counts.get(&(key, returned.whose));
             *class == key && counts.is_some_and(|counts| returned.number <= counts.replaced)
         };
         let credited = self.waiting.extract_if(.., is_replaced);
-        credited.map(|(_, _, charge)| charge).collect()
+        credited.map(|(_, _, owed)| owed).collect()
     }
 }
 
@@ -131,7 +136,7 @@ mod tests {
         bytes: 1,
     };
 
-    fn charge() -> Charge {
+    fn owed() -> Owed {
         let text = "[[quota]]\nuid = 7\nbytes = \"1M\"\n";
         let config = Config::parse(Path::new("test"), text).unwrap();
         let rules = Rules::new(&config, 0).unwrap();
@@ -143,29 +148,32 @@ mod tests {
             groups: Vec::new(),
             cgroup: None,
         };
-        Ledger::default().charge(&rules, &peer, 1).unwrap()
+        Owed {
+            charge: Ledger::default().charge(&rules, &peer, 1).unwrap(),
+            lease: None,
+        }
     }
 
-    const USER: u32 = 7;
-    const OTHER: u32 = 8;
+    const USER: Whose = Whose::User(7);
+    const OTHER: Whose = Whose::User(8);
 
     #[test]
     fn as_many_are_credited_as_were_filled_for_a_user_the_first_first() {
         let mut all = Replacements::default();
         let other = all.came_back(KEY, OTHER);
-        assert_eq!(all.out_of_reach(KEY, other, charge()), None);
+        assert_eq!(all.out_of_reach(KEY, other, owed()), None);
         let [first, second] = [(); 2].map(|()| all.came_back(KEY, USER));
-        assert_eq!(all.out_of_reach(KEY, second, charge()), None);
+        assert_eq!(all.out_of_reach(KEY, second, owed()), None);
         assert!(all.owed(KEY).eq([(USER, 2), (OTHER, 1)]));
         // The first is replaced, and still held by its client.
         assert_eq!(all.became_clean(KEY, USER), []);
-        assert!(all.out_of_reach(KEY, first, charge()).is_some());
+        assert!(all.out_of_reach(KEY, first, owed()).is_some());
         assert_eq!(all.became_clean(KEY, USER).len(), 1);
         // Slabs beyond what came back are no credit for later, nor for another.
         assert_eq!(all.became_clean(KEY, USER), []);
         assert!(all.owed(KEY).eq([(OTHER, 1)]));
         let third = all.came_back(KEY, USER);
-        assert_eq!(all.out_of_reach(KEY, third, charge()), None);
+        assert_eq!(all.out_of_reach(KEY, third, owed()), None);
         assert_eq!(all.is_full(KEY).len(), 2);
         assert_eq!(all.owed(KEY).count(), 0);
     }
@@ -175,8 +183,12 @@ mod tests {
         let mut all = Replacements::default();
         let other = Key { bytes: 2, ..KEY };
         let first = all.came_back(KEY, USER);
-        assert!(all.out_of_reach(KEY, first, Charge::default()).is_some());
-        assert_eq!(all.out_of_reach(KEY, first, charge()), None);
+        let free = Owed {
+            charge: Charge::default(),
+            lease: None,
+        };
+        assert!(all.out_of_reach(KEY, first, free).is_some());
+        assert_eq!(all.out_of_reach(KEY, first, owed()), None);
         assert_eq!(all.became_clean(other, USER), []);
         assert_eq!(all.is_full(other), []);
         assert_eq!(all.became_clean(KEY, USER).len(), 1);

@@ -4,11 +4,11 @@
 //! comes back as an event of its own, and those behind it are carried out all the same.
 
 use super::class::Spec;
-use crate::lease::Serial;
 use crate::lease::journal::Record;
 use crate::lease::quota::Rules;
+use crate::lease::{Grant, Serial, Whose};
 use crate::os::peer::Peer;
-use crate::protocol::{Filling, Lease, Reply, Request};
+use crate::protocol::{Filling, GrantId, Granted, Lease, Refusal, Reply, Request};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::time::Instant;
@@ -34,6 +34,8 @@ pub enum Event {
         from: ConnectionId,
         /// The client.
         peer: Peer,
+        /// The grant whose socket it came by, if it is one's.
+        grant: Option<GrantId>,
         /// What it requests.
         request: Request,
     },
@@ -68,22 +70,17 @@ pub enum Event {
     Filled {
         /// Which.
         slab: SlabId,
-        /// Whether its file never had a name in a mount.
-        is_memfd: bool,
         /// Why not.
         error: Option<String>,
     },
-    /// The mounts are measured now, and the slab's pages taken away after that.
-    Measured(SlabId),
     /// A slab's pages were taken away.
     Emptied {
         /// Which.
         slab: SlabId,
         /// Whether no other process can reach it.
         is_alone: bool,
-        /// Bytes that its mount counts and no file has, more than before; 0 where that was
-        /// not measured.
-        stray_bytes: u64,
+        /// Bytes that its mount still counts: pinned, or reserved.
+        used_bytes: u64,
     },
     /// A slab is zeroed in place, and no other process can reach it; or not.
     Zeroed {
@@ -103,6 +100,17 @@ pub enum Event {
         /// The class.
         spec: Result<Spec, String>,
     },
+    /// A grant has its socket and is on file; or why it is refused.
+    Granted {
+        /// The client that requested it.
+        from: ConnectionId,
+        /// The grant.
+        grant: Grant,
+        /// What came of it.
+        opened: Result<Granted, Refusal>,
+    },
+    /// The folder of a grant was removed.
+    GrantGone(GrantId),
     /// Time has passed.
     Tick(Seen),
     /// Other rules and other classes from now on, all of which can be kept.
@@ -137,8 +145,6 @@ pub enum NotGrown {
 /// What is seen of the machine now and then.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Bytes that mounts count and no file has.
-    pub stray_bytes: u64,
     /// Whether filling pauses for memory pressure.
     pub is_paused: bool,
     /// What clients can do with revoked slabs, as it was seen some time ago: perhaps not of all of them.
@@ -154,6 +160,8 @@ pub struct Reach {
     pub is_alone: bool,
     /// Whether it has pages, or length, again.
     pub holds_pages: bool,
+    /// Bytes that its mount counts: of pages in it, and pinned or reserved.
+    pub used_bytes: u64,
 }
 
 /// Something to be done.
@@ -185,10 +193,8 @@ pub enum Action {
         slab: SlabId,
         /// Its class.
         spec: Spec,
-        /// Whether there must be free pages for all of it now.
-        needs_space: bool,
     },
-    /// What is being filled or topped up need not be finished.
+    /// What is being filled, topped up or zeroed in place need not be finished.
     Cancel(SlabId),
     /// A lease is over: nothing is put into its slab any more, once what is under way is done.
     EndTenure(Serial),
@@ -196,10 +202,10 @@ pub enum Action {
     Empty {
         /// Which.
         slab: SlabId,
+        /// Whose it was.
+        whose: Whose,
         /// The lease it had.
         lease: Option<Serial>,
-        /// Whether to see what stays pinned.
-        is_measured: bool,
     },
     /// Zero a slab in place.
     ZeroInPlace {
@@ -211,7 +217,12 @@ pub enum Action {
         lease: Serial,
     },
     /// A revoked client has drawn pages into its slab: take them away again.
-    EmptyAgain(SlabId),
+    EmptyAgain {
+        /// Which.
+        slab: SlabId,
+        /// Whose it was.
+        whose: Whose,
+    },
     /// Give a clean slab back to the kernel.
     Discard(SlabId),
     /// No process can reach a slab any more: close it.
@@ -228,6 +239,8 @@ pub enum Action {
     RemovePipe(Serial),
     /// Write that the client may still reach the memory of a lease that is over.
     RecordRevoked(Serial),
+    /// Write that a lease is charged until a clean slab is in the place of its own, and nothing else is left of it.
+    RecordOwed(Serial),
     /// Write that nothing is left of a lease.
     RecordOver(Serial),
     /// See whether a class can be kept beside all others.
@@ -239,10 +252,17 @@ pub enum Action {
         /// All classes, with this one.
         all: Vec<Spec>,
     },
+    /// Make a grant's socket, and write the grant to the journal.
+    OpenGrant {
+        /// The client that requested it.
+        from: ConnectionId,
+        /// The grant.
+        grant: Grant,
+    },
+    /// Write that a grant has ended, and close its socket and what came by it.
+    CloseGrant(GrantId),
     /// Fill so from now on.
     SetFilling(Filling),
-    /// The mounts are empty, and need not outlive the daemon.
-    ForgetMounts,
 }
 
 /// A slab that goes out.

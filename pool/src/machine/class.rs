@@ -1,7 +1,7 @@
 //! A class: slabs of one page size, node and length, and how many there are to be.
 
 use crate::config;
-use crate::protocol::{PageSize, PoolRow};
+use crate::protocol::PoolRow;
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::time::Instant;
@@ -82,6 +82,8 @@ pub(super) struct Class {
     pub(super) filling: Vec<Filling>,
     /// Allocated slabs, with their bytes.
     pub(super) allocated: Vec<(SlabId, u64)>,
+    /// Slabs that are back and being zeroed in place, to be clean again.
+    pub(super) zeroing: Vec<SlabId>,
     /// Slabs that an earlier daemon allocated and that were not found again.
     pub(super) unknown: Vec<SlabId>,
     /// Bytes come back and not yet emptied.
@@ -99,6 +101,7 @@ impl Class {
             clean: Vec::new(),
             filling: Vec::new(),
             allocated: Vec::new(),
+            zeroing: Vec::new(),
             unknown: Vec::new(),
             dirty_bytes: 0,
             trouble: None,
@@ -106,15 +109,10 @@ impl Class {
         }
     }
 
-    /// Whether pages for one more slab must be free when it is begun. Reserved ones may be on their way back; of other
-    /// memory a client that makes an emptying wait would have the daemon take what is not there.
-    pub(super) fn needs_space(&self) -> bool {
-        self.dirty_bytes == 0 || self.spec.key.page == PageSize::Transparent
-    }
-
     /// Slabs there are or will be without anything being begun.
     pub(super) fn present(&self) -> usize {
-        self.clean.len() + self.filling.len() + self.allocated.len() + self.unknown.len()
+        let present = self.clean.len() + self.filling.len() + self.allocated.len();
+        present + self.zeroing.len() + self.unknown.len()
     }
 
     pub(super) fn wanted(&self) -> usize {
@@ -150,7 +148,7 @@ impl Class {
             size_class_bytes: self.spec.key.bytes,
             wanted_slabs: self.spec.wanted,
             clean_slabs: count(self.clean.len()),
-            filling_slabs: count(self.filling.len()),
+            filling_slabs: count(self.filling.len() + self.zeroing.len()),
             allocated_slabs: count(self.allocated.len()),
             unknown_slabs: count(self.unknown.len()),
             clean_bytes: whole + parts,

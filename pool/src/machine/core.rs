@@ -4,11 +4,10 @@ use super::action::{Action, ConnectionId};
 use super::leases::Leases;
 use super::slabs::Slabs;
 use super::speed::Speed;
-use crate::lease::Serial;
 use crate::lease::quota::{Charge, Ledger, Rules};
+use crate::lease::{Owed, Serial};
 use crate::protocol::{Counters, Filling, Refusal, RefusalCode, Reply};
 use crate::store::slab::SlabId;
-use std::collections::BTreeSet;
 
 /// Slabs, leases, accounts.
 #[derive(Debug)]
@@ -22,8 +21,6 @@ pub(super) struct Core {
     pub(super) filling: Filling,
     /// Whether filling pauses for memory pressure.
     pub(super) is_paused: bool,
-    /// Slabs in files that never had a name in a mount.
-    pub(super) memfds: BTreeSet<SlabId>,
     pub(super) actions: Vec<Action>,
 }
 
@@ -40,12 +37,26 @@ impl Core {
         self.reply(to, Reply::Refused(Refusal::new(code, text)));
     }
 
+    /// Whether the daemon is on its way out, and a request refused for that.
+    pub(super) fn refuses_as_draining(&mut self, to: ConnectionId) -> bool {
+        let is_draining = self.slabs.is_draining();
+        if is_draining {
+            self.refuse(to, RefusalCode::Draining, "the daemon is on its way out");
+        }
+        is_draining
+    }
+
     /// Nothing is left of a lease, for a later daemon either.
     pub(super) fn lease_is_over(&mut self, serial: Serial) {
-        self.act(Action::UnkeepLease(serial));
-        self.act(Action::RemovePipe(serial));
+        self.forget_lease(serial);
         // Not written, the next daemon finds neither pipe nor file.
         self.act(Action::RecordOver(serial));
+    }
+
+    /// A lease has neither memory nor pipe any more.
+    pub(super) fn forget_lease(&mut self, serial: Serial) {
+        self.act(Action::UnkeepLease(serial));
+        self.act(Action::RemovePipe(serial));
     }
 
     pub(super) fn credit(&mut self, charges: impl IntoIterator<Item = Charge>) {
@@ -54,23 +65,28 @@ impl Core {
         }
     }
 
-    /// The service manager keeps a clean slab where its file has no name.
-    pub(super) fn keep_clean(&mut self, slab: SlabId) {
-        if self.memfds.contains(&slab) {
-            self.act(Action::KeepClean(slab));
+    /// What was owed is credited, and nothing is left of its leases.
+    pub(super) fn settle(&mut self, owed: impl IntoIterator<Item = Owed>) {
+        for owed in owed {
+            self.ledger.credit(owed.charge);
+            if let Some(serial) = owed.lease {
+                self.act(Action::RecordOver(serial));
+            }
         }
+    }
+
+    /// The service manager keeps a clean slab.
+    pub(super) fn keep_clean(&mut self, slab: SlabId) {
+        self.act(Action::KeepClean(slab));
     }
 
     /// A slab is no longer clean.
     pub(super) fn unkeep_clean(&mut self, slab: SlabId) {
-        if self.memfds.contains(&slab) {
-            self.act(Action::UnkeepClean(slab));
-        }
+        self.act(Action::UnkeepClean(slab));
     }
 
     /// No process can reach a slab any more.
     pub(super) fn forget(&mut self, slab: SlabId) {
-        self.memfds.remove(&slab);
         self.act(Action::Forget(slab));
     }
 

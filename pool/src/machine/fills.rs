@@ -6,12 +6,13 @@
 //! for a while has saved nothing up.
 
 use super::returns::Returns;
+use crate::lease::Whose;
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::BTreeMap;
 
 /// Whose turn: a user's, or the pool's own.
-pub(super) type Turn = Option<u32>;
+pub(super) type Turn = Option<Whose>;
 
 /// What was filled on a node.
 #[derive(Debug, Default)]
@@ -57,8 +58,8 @@ impl Fills {
         let mut waiting = Vec::new();
         for (key, slabs) in lacking {
             let mut left = *slabs;
-            for (user, owed) in returns.owed(*key) {
-                waiting.push((Some(user), *key));
+            for (whose, owed) in returns.owed(*key) {
+                waiting.push((Some(whose), *key));
                 left = left.saturating_sub(owed);
             }
             if left > 0 {

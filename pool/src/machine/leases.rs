@@ -1,9 +1,9 @@
 //! Leases: memory that is out, to whom, and since when.
 
 use super::action::ConnectionId;
-use crate::lease::Serial;
 use crate::lease::quota::Charge;
-use crate::protocol::{Label, LeaseId, LeaseRow};
+use crate::lease::{Serial, Whose};
+use crate::protocol::{GrantId, Label, LeaseId, LeaseRow};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,8 +25,8 @@ pub struct Lease {
     pub charge: Charge,
     /// The user it was allocated to.
     pub uid: u32,
-    /// The user that this one counts as.
-    pub user: u32,
+    /// For whom it counts.
+    pub whose: Whose,
     /// The process that requested it.
     pub pid: u32,
     /// The connection it was taken on, if it was on one to this daemon.
@@ -51,13 +51,31 @@ pub enum Viewer {
         /// The connection.
         connection: ConnectionId,
     },
+    /// Leases of this grant, whichever users took them; with a name those that were taken on this connection.
+    Grant {
+        /// The grant.
+        grant: GrantId,
+        /// The connection.
+        connection: ConnectionId,
+    },
 }
 
 impl Viewer {
     fn sees(self, lease: &Lease) -> bool {
         match self {
             Self::Owner | Self::Observer => true,
-            Self::User { uid, .. } => lease.uid == uid,
+            // What was taken by a grant is the grant's, whichever user took it.
+            Self::User { uid, .. } => lease.uid == uid && lease.whose.grant().is_none(),
+            Self::Grant { grant, .. } => lease.whose == Whose::Grant(grant),
+        }
+    }
+
+    /// Whether it sees this grant.
+    pub(super) fn sees_grant(self, id: GrantId) -> bool {
+        match self {
+            Self::Owner | Self::Observer => true,
+            Self::User { .. } => false,
+            Self::Grant { grant, .. } => grant == id,
         }
     }
 
@@ -68,7 +86,9 @@ impl Viewer {
         match self {
             Self::Owner => true,
             Self::Observer => false,
-            Self::User { connection, .. } => lease.connection == Some(connection),
+            Self::User { connection, .. } | Self::Grant { connection, .. } => {
+                lease.connection == Some(connection)
+            }
         }
     }
 }
@@ -92,6 +112,11 @@ impl Leases {
             next,
             live: BTreeMap::new(),
         }
+    }
+
+    /// What the names of this daemon's leases begin with.
+    pub(super) fn prefix(&self) -> u32 {
+        self.prefix
     }
 
     pub(super) fn new_serial(&mut self) -> Serial {
@@ -138,6 +163,13 @@ impl Leases {
         leases.filter_map(|lease| lease.connection).collect()
     }
 
+    /// How many were taken by a grant.
+    pub(super) fn by_grant(&self, id: GrantId) -> u32 {
+        let leases = self.live.values();
+        let own = leases.filter(|lease| lease.whose == Whose::Grant(id));
+        u32::try_from(own.count()).unwrap_or(u32::MAX)
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (Serial, &Lease)> {
         self.live.iter().map(|(serial, lease)| (*serial, lease))
@@ -159,6 +191,7 @@ impl Leases {
                 uid: lease.uid,
                 age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
                 label: lease.label.clone().filter(|_| reads_names),
+                grant: lease.whose.grant(),
             })
         };
         let seen = self.iter().filter(|(_, lease)| viewer.sees(lease));

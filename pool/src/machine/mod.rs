@@ -10,17 +10,18 @@
 //!   left; `view.rs`: what is to be seen;
 //! - `slabs.rs`, `class.rs`, [`choose`]: which slabs there are, and which one a client gets; `fills.rs`: whose slab is
 //!   filled next;
-//! - `leases.rs`: leases and their clients; `times.rs`: how long that took; `core.rs`: what all share.
+//! - `leases.rs`: leases and their clients; `grants.rs`: grants, and what may be requested by one;
+//! - `times.rs`: how long a take took; `core.rs`: what all share.
 
 mod action;
 pub mod choose;
 mod class;
 mod core;
 mod fills;
+mod grants;
 mod leases;
 mod restart;
 mod returns;
-mod revoked;
 #[cfg(test)]
 mod simulation;
 mod slabs;
@@ -46,6 +47,7 @@ use crate::store::Key;
 use crate::store::slab::SlabId;
 use core::Core;
 use fills::Fills;
+use grants::Grants;
 use returns::Returns;
 use slabs::{Filled, Slabs};
 use std::time::Instant;
@@ -87,7 +89,7 @@ pub struct Machine {
     takes: Takes,
     returns: Returns,
     fills: Fills,
-    seen: Seen,
+    grants: Grants,
     begin: Instant,
 }
 
@@ -111,13 +113,12 @@ impl Machine {
                     rate: start.rate,
                 },
                 is_paused: false,
-                memfds: std::collections::BTreeSet::new(),
                 actions: Vec::new(),
             },
             takes: Takes::default(),
             returns: Returns::default(),
             fills: Fills::default(),
-            seen: Seen::default(),
+            grants: Grants::default(),
             begin: start.now.instant,
         }
     }
@@ -129,17 +130,24 @@ impl Machine {
             Event::Request {
                 from,
                 peer,
+                grant,
                 request,
-            } => self.request(now, from, peer, request),
+            } => {
+                self.core.counters.requests += 1;
+                match grant {
+                    Some(grant) => self.request_by_grant(now, from, peer, grant, request),
+                    None => self.request(now, from, peer, request),
+                }
+            }
             Event::HungUp(connection) => self.takes.hung_up(core, connection),
             Event::Allocated(serial) => self.takes.allocated(core, now.instant, serial),
             Event::NotAllocated { serial, error } => {
                 self.takes
-                    .not_allocated(core, &mut self.returns, now, serial, error);
+                    .not_allocated(core, &mut self.returns, serial, error);
             }
             Event::PipeClosed(serial) => {
                 self.takes.not_sent(serial);
-                self.returns.end_lease(core, now, serial);
+                self.returns.end_lease(core, serial);
             }
             Event::NotGrown { slab, why } => {
                 self.takes
@@ -149,25 +157,26 @@ impl Machine {
                 self.takes
                     .topped_up(core, &mut self.returns, now, slab, error);
             }
-            Event::Filled {
-                slab,
-                is_memfd,
-                error,
-            } => self.filled(now, slab, is_memfd, error),
-            Event::Measured(slab) => self.returns.is_measured(slab),
+            Event::Filled { slab, error } => self.filled(now, slab, error),
             Event::Emptied {
                 slab,
                 is_alone,
-                stray_bytes,
+                used_bytes,
             } => {
-                self.returns.emptied(core, now, slab, is_alone, stray_bytes);
+                self.returns.emptied(core, slab, is_alone, used_bytes);
                 self.begin_fills(now.instant);
             }
-            Event::Zeroed { slab, is_clean } => self.returns.zeroed(core, now, slab, is_clean),
-            Event::EmptiedAgain(slab) => self.returns.emptied_again(&self.core, slab),
+            Event::Zeroed { slab, is_clean } => self.returns.zeroed(core, slab, is_clean),
+            Event::EmptiedAgain(slab) => self.returns.emptied_again(slab),
             Event::Discarded(slab) => self.returns.discarded(slab),
             Event::Prepared { from, spec } => self.prepared(now, from, spec),
-            Event::Tick(seen) => self.tick(now, seen),
+            Event::Granted {
+                from,
+                grant,
+                opened,
+            } => self.granted(from, grant, opened),
+            Event::GrantGone(grant) => self.end_grant(grant),
+            Event::Tick(seen) => self.tick(now, &seen),
             Event::Configured { rules, specs, rate } => self.configure(now, rules, specs, rate),
             Event::Stop { keep, seen } => self.stop(keep, &seen),
         }
@@ -175,12 +184,15 @@ impl Machine {
     }
 
     fn request(&mut self, now: Now, from: ConnectionId, peer: Peer, request: Request) {
-        self.core.counters.requests += 1;
         let standing = self.core.rules.standing(&peer);
         let observes = matches!(request, Request::Status(_)) && standing == Standing::Observer;
         let owner_only = matches!(
             request,
-            Request::Resize(_) | Request::Fill(_) | Request::Drain
+            Request::Resize(_)
+                | Request::Fill(_)
+                | Request::Drain
+                | Request::Grant(_)
+                | Request::Revoke(_)
         );
         let may = match standing {
             Standing::Owner => true,
@@ -210,7 +222,7 @@ impl Machine {
                 self.takes
                     .take(&mut self.core, &self.returns, now, from, peer, take);
             }
-            Request::Give(give) => self.give(now, from, viewer, &give),
+            Request::Give(give) => self.give(from, viewer, &give),
             Request::Status(query) => {
                 let status = self.status(viewer, query, now.instant);
                 self.core.reply(from, Reply::Status(status.into()));
@@ -218,10 +230,12 @@ impl Machine {
             Request::Resize(resize) => self.resize(from, &resize),
             Request::Fill(change) => self.change_filling(from, &change),
             Request::Drain => self.drain(from),
+            Request::Grant(grant) => self.grant(from, grant),
+            Request::Revoke(revoke) => self.revoke(from, &revoke),
         }
     }
 
-    fn give(&mut self, now: Now, from: ConnectionId, viewer: Viewer, give: &Give) {
+    fn give(&mut self, from: ConnectionId, viewer: Viewer, give: &Give) {
         let core = &mut self.core;
         let serial = core.leases.serial(&give.lease).filter(|serial| {
             let lease = core.leases.get(*serial);
@@ -235,22 +249,19 @@ impl Machine {
             );
             return core.refuse(from, RefusalCode::UnknownLease, text);
         };
-        self.returns.end_lease(core, now, serial);
+        self.returns.end_lease(core, serial);
         core.reply(from, Reply::Give);
     }
 
     /// A worker is done with a slab.
-    fn filled(&mut self, now: Now, slab: SlabId, is_memfd: bool, error: Option<String>) {
+    fn filled(&mut self, now: Now, slab: SlabId, error: Option<String>) {
         let turn = self.fills.done(slab);
         let core = &mut self.core;
         match core.slabs.filled(slab, error, now.instant) {
             Filled::Clean(key) => {
-                if is_memfd {
-                    core.memfds.insert(slab);
-                }
                 core.keep_clean(slab);
-                if let Some(user) = turn {
-                    self.returns.became_clean(core, key, user);
+                if let Some(whose) = turn {
+                    self.returns.became_clean(core, key, whose);
                 }
             }
             // What was filled of it takes time to take back.
@@ -261,11 +272,9 @@ impl Machine {
     }
 
     /// What is done from time to time.
-    fn tick(&mut self, now: Now, seen: Seen) {
+    fn tick(&mut self, now: Now, seen: &Seen) {
         self.core.is_paused = seen.is_paused;
-        self.returns.look(&mut self.core, &seen);
-        self.seen = seen;
-        self.returns.empty_next(&mut self.core, now);
+        self.returns.look(&mut self.core, seen);
         self.returns.credit_full_classes(&mut self.core);
         if self.core.is_paused {
             let released = self.core.slabs.above_the_floor();
@@ -291,7 +300,6 @@ impl Machine {
             self.core.act(Action::Fill {
                 slab: order.id,
                 spec: order.spec,
-                needs_space: order.needs_space,
             });
         }
     }
@@ -323,9 +331,8 @@ impl Machine {
             );
             return self.core.refuse(from, RefusalCode::BadRequest, text);
         }
-        if self.core.slabs.is_draining() {
-            let text = "the daemon is on its way out";
-            return self.core.refuse(from, RefusalCode::Draining, text);
+        if self.core.refuses_as_draining(from) {
+            return;
         }
         let mut all = self.core.slabs.specs();
         let before = all.iter().find(|spec| spec.key == key).copied();
@@ -384,8 +391,16 @@ impl Machine {
         self.set_filling(filling.clone());
         if !filling.on {
             self.returns.credit_all(&mut self.core);
+            self.empty_what_is_zeroed();
         }
         self.core.reply(from, Reply::Fill(filling));
+    }
+
+    /// What zeroes slabs in place may wait for as long as nothing is filled: they are emptied instead.
+    fn empty_what_is_zeroed(&mut self) {
+        for slab in self.core.slabs.zeroing() {
+            self.core.act(Action::Cancel(slab));
+        }
     }
 
     fn set_filling(&mut self, filling: Filling) {
@@ -398,6 +413,7 @@ impl Machine {
         for slab in filling {
             self.core.act(Action::Cancel(slab));
         }
+        self.empty_what_is_zeroed();
         let released_bytes = self.discard(clean);
         let allocated = self.core.slabs.allocated();
         self.core.reply(
@@ -409,11 +425,16 @@ impl Machine {
         );
     }
 
+    /// In whose turn a slab is being filled.
+    #[must_use]
+    pub fn turn(&self, slab: SlabId) -> Option<crate::lease::Whose> {
+        self.fills.turn(slab)
+    }
+
     /// Whether it was drained and everything is back.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let slabs = &self.core.slabs;
-        // A slab that is being filled has a name, under which it would stay.
         let under_way = self.returns.under_way() + slabs.filling().count();
         slabs.is_draining() && slabs.allocated() == 0 && under_way == 0
     }
@@ -431,10 +452,6 @@ impl Machine {
                 self.core.unkeep_clean(slab);
                 self.core.forget(slab);
             }
-        }
-        let is_empty = self.core.slabs.allocated() == 0 && self.returns.revoked().next().is_none();
-        if is_empty && !keep {
-            self.core.act(Action::ForgetMounts);
         }
     }
 }

@@ -5,13 +5,14 @@
 //! |---|---|---|
 //! | kept | open | a lease as before |
 //! | kept | closed, or revoked | on its way back: emptied, and charged while it can be reached |
-//! | not kept | open | unknown: counted and charged until the pipe is closed |
-//! | not kept | closed | over |
+//! | not kept | open, with a byte in it, too | unknown: counted and charged until the pipe is closed |
+//! | not kept | closed | over, and charged until a clean slab is in its place |
 
 use super::Machine;
 use super::action::{Action, Now};
 use super::leases::Lease;
 use super::returns::Returned;
+use crate::lease::Whose;
 use crate::lease::journal::Record;
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -20,13 +21,13 @@ use std::time::{Duration, Instant};
 /// A lease of an earlier daemon, and what was found of it.
 #[derive(Debug, Clone)]
 pub struct Before {
-    /// What the journal says.
+    /// What the journal says. Of one that is owed neither memory nor pipe is looked for.
     pub record: Record,
-    /// The user that its user counts as.
-    pub user: u32,
+    /// For whom it counts.
+    pub whose: Whose,
     /// Whether its memory was found.
     pub has_memory: bool,
-    /// Whether its pipe is open.
+    /// Whether its pipe is open; where its memory was found, and without a byte in it.
     pub has_pipe: bool,
 }
 
@@ -43,10 +44,9 @@ pub enum Restored {
 
 impl Machine {
     /// A clean slab of an earlier daemon; whether it is kept. One that is not is closed.
-    pub fn found(&mut self, slab: SlabId, key: Key, is_memfd: bool) -> (bool, Vec<Action>) {
+    pub fn found(&mut self, slab: SlabId, key: Key) -> (bool, Vec<Action>) {
         let kept = self.core.slabs.found(slab, key);
-        if kept && is_memfd {
-            self.core.memfds.insert(slab);
+        if kept {
             self.core.keep_clean(slab);
         }
         (kept, std::mem::take(&mut self.core.actions))
@@ -72,32 +72,30 @@ impl Machine {
     fn restore_one(&mut self, now: Now, before: Before) -> Restored {
         let Before {
             record,
-            user,
+            whose,
             has_memory,
             has_pipe,
         } = before;
         let core = &mut self.core;
         let (serial, key) = (record.serial, record.key());
+        core.ledger.book(&record.charge);
         if !has_memory && !has_pipe {
-            core.lease_is_over(serial);
+            core.slabs.know(key);
+            self.returns
+                .came_back_before(core, key, whose, serial, record.charge);
             return Restored::Ended(None);
         }
-        core.ledger.book(&record.charge);
         let slab = core.slabs.allocated_before(key, record.bytes, has_memory);
-        if has_memory && record.memfd {
-            core.memfds.insert(slab);
-        }
         if has_memory && (!has_pipe || record.revoked) {
             let returned = Returned {
                 slab,
                 key,
                 bytes: record.bytes,
                 charge: record.charge,
-                user,
+                whose,
                 lease: Some(serial),
-                is_of_before: true,
             };
-            self.returns.revoke(core, now, serial, returned);
+            self.returns.revoke(core, serial, returned);
             return Restored::Ended(Some(slab));
         }
         let age = Duration::from_millis(now.wall_ms.saturating_sub(record.since_ms));
@@ -108,7 +106,7 @@ impl Machine {
             key,
             charge: record.charge,
             uid: record.uid,
-            user,
+            whose,
             pid: record.pid,
             connection: None,
             since: now.instant.checked_sub(age).unwrap_or(now.instant),

@@ -4,26 +4,20 @@
 //! or pins its pages. It is charged as long, and until a clean slab has taken its place. In a
 //! trusted class a slab that no other process holds is zeroed in place instead.
 //!
-//! A client that kept a descriptor or a mapping can draw new pages through it, at least on
+//! A client that kept a descriptor or a mapping can draw or reserve new pages through it, at least on
 //! hugetlbfs, where mapping a file makes it longer even if it is sealed. The kernel cannot be
-//! told to refuse that. So a revoked slab is emptied again whenever it holds pages. Pages that
-//! were pinned when it was emptied are in no file any more, but a mount still counts them: as
-//! long as it counts as many as its revoked slabs account for, these stay charged too. Where it
-//! is not known how many of a slab are pinned, all are taken for pinned until the next look.
+//! told to refuse that. So a revoked slab is emptied again whenever it holds pages, and once more when none has it
+//! any longer. Pages that were pinned when it was emptied are in no file any more, but its mount still counts them:
+//! as long as it counts any, the slab stays charged.
 
-use super::action::{Action, Now, Seen};
+use super::action::{Action, Seen};
 use super::core::Core;
-use super::revoked::AllRevoked;
 use crate::config::Size;
 use crate::lease::quota::{Account, Charge};
-use crate::lease::{Replacements, Return, Serial};
+use crate::lease::{Owed, Replacements, Return, Serial, Whose};
 use crate::store::Key;
 use crate::store::slab::SlabId;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
-
-/// After this long others are emptied too.
-const STANDS_STILL: Duration = Duration::from_secs(1);
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A slab that comes back.
 #[derive(Debug)]
@@ -33,12 +27,9 @@ pub(super) struct Returned {
     pub(super) bytes: u64,
     pub(super) charge: Charge,
     /// Whose it was, or was to be.
-    pub(super) user: u32,
+    pub(super) whose: Whose,
     /// The lease it had, if a client has had it.
     pub(super) lease: Option<Serial>,
-    /// Whether an earlier daemon allocated it, and may have emptied it: what was pinned then would
-    /// not be seen to stay behind now.
-    pub(super) is_of_before: bool,
 }
 
 /// A slab that is being emptied or zeroed.
@@ -47,29 +38,30 @@ struct Dirty {
     key: Key,
     bytes: u64,
     charge: Charge,
-    returned: Return,
+    whose: Whose,
+    /// While it is zeroed in place none is to take its place.
+    returned: Option<Return>,
     lease: Option<Serial>,
-    is_of_before: bool,
 }
 
-/// A slab that is being emptied while no other such one is.
+/// A slab that was emptied, and that its client may still reach.
 #[derive(Debug)]
-struct Measured {
-    slab: SlabId,
-    since: Instant,
-    /// What revoked slabs accounted for then.
-    pinned_bytes: u64,
+struct Revoked {
+    of: Dirty,
+    /// Bytes of it that were in use when it was last looked at.
+    used_bytes: u64,
+    /// Whether it is being emptied once more.
+    under_way: bool,
+    /// Whether no other process has had it since before it was last emptied.
+    was_alone: bool,
 }
 
 /// The service that takes slabs back.
 #[derive(Debug, Default)]
 pub(super) struct Returns {
     dirty: BTreeMap<SlabId, Dirty>,
-    /// Of these, slabs to be emptied one after the other, to see what stays pinned of each.
-    queue: VecDeque<SlabId>,
-    /// The one of these that is being emptied.
-    measured: Option<Measured>,
-    revoked: AllRevoked<Dirty>,
+    /// Slabs that were emptied, and that their clients may still reach.
+    revoked: BTreeMap<SlabId, Revoked>,
     /// Clean slabs that go back to the kernel.
     discarding: BTreeSet<SlabId>,
     replacements: Replacements,
@@ -77,7 +69,7 @@ pub(super) struct Returns {
 
 impl Returns {
     /// A lease is over: its memory is taken away, also from a client that still holds it.
-    pub(super) fn end_lease(&mut self, core: &mut Core, now: Now, serial: Serial) {
+    pub(super) fn end_lease(&mut self, core: &mut Core, serial: Serial) {
         let Some(lease) = core.leases.end(serial) else {
             return;
         };
@@ -90,244 +82,231 @@ impl Returns {
                 key: lease.key,
                 bytes: lease.bytes,
                 charge: lease.charge,
-                user: lease.user,
+                whose: lease.whose,
                 lease: Some(serial),
-                is_of_before: lease.connection.is_none(),
             };
-            return self.revoke(core, now, serial, returned);
+            return self.revoke(core, serial, returned);
         }
         core.slabs.forget_unknown(lease.slab);
-        let returned = self.replacements.came_back(lease.key, lease.user);
-        self.out_of_reach(core, lease.key, returned, lease.charge);
-        core.lease_is_over(serial);
+        self.came_back_before(core, lease.key, lease.whose, serial, lease.charge);
     }
 
-    pub(super) fn revoke(&mut self, core: &mut Core, now: Now, serial: Serial, returned: Returned) {
+    /// A lease of an earlier daemon is over, and its memory was not found.
+    pub(super) fn came_back_before(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        whose: Whose,
+        serial: Serial,
+        charge: Charge,
+    ) {
+        let returned = self.replacements.came_back(key, whose);
+        let lease = Some(serial);
+        self.out_of_reach(core, key, returned, Owed { charge, lease });
+    }
+
+    pub(super) fn revoke(&mut self, core: &mut Core, serial: Serial, returned: Returned) {
         // Not written, the next daemon finds its pipe closed, or takes it for a lease.
         core.act(Action::RecordRevoked(serial));
-        self.take_back(core, now, returned);
+        self.take_back(core, returned);
     }
 
     /// Has what was taken out emptied; with its lease, if a client has had it.
-    pub(super) fn take_back(&mut self, core: &mut Core, now: Now, returned: Returned) {
+    pub(super) fn take_back(&mut self, core: &mut Core, returned: Returned) {
         let Returned {
             slab,
             key,
             bytes,
             charge,
-            user,
+            whose,
             lease,
-            is_of_before,
         } = returned;
         if lease.is_none() {
             // Not clean any more, whatever keeps it over a restart.
             core.unkeep_clean(slab);
         }
         let may_be_zeroed = core.slabs.came_back(slab, key) && bytes == key.bytes;
+        // While nothing is filled nothing is zeroed either.
+        let zeroed = lease.filter(|_| may_be_zeroed && core.fills_now());
         let dirty = Dirty {
             key,
             bytes,
             charge,
-            returned: self.replacements.came_back(key, user),
+            whose,
+            returned: None,
             lease,
-            is_of_before,
         };
         self.dirty.insert(slab, dirty);
-        match lease {
-            Some(lease) if may_be_zeroed => core.act(Action::ZeroInPlace {
-                slab,
-                node: key.node,
-                lease,
-            }),
-            _ => self.empty(core, now, slab),
+        match zeroed {
+            Some(lease) => {
+                core.slabs.begin_zeroing(slab, key);
+                core.act(Action::ZeroInPlace {
+                    slab,
+                    node: key.node,
+                    lease,
+                });
+            }
+            None => self.empty(core, slab),
         }
     }
 
-    /// Has a slab emptied. Where it is to be seen what stays pinned of it, it is the only such
-    /// one at the time, unless its client makes it stand still.
-    fn empty(&mut self, core: &mut Core, now: Now, slab: SlabId) {
-        let Some(dirty) = self.dirty.get(&slab) else {
+    fn empty(&mut self, core: &mut Core, slab: SlabId) {
+        let Some(dirty) = self.dirty.get_mut(&slab) else {
             return;
         };
-        if dirty.charge.is_free() || core.memfds.contains(&slab) || dirty.is_of_before {
-            return core.act(Action::Empty {
-                slab,
-                lease: dirty.lease,
-                is_measured: false,
-            });
-        }
-        self.queue.push_back(slab);
-        self.empty_next(core, now);
+        dirty.returned = Some(self.replacements.came_back(dirty.key, dirty.whose));
+        core.act(Action::Empty {
+            slab,
+            whose: dirty.whose,
+            lease: dirty.lease,
+        });
     }
 
-    pub(super) fn empty_next(&mut self, core: &mut Core, now: Now) {
-        let stands_still = |measured: &Measured| {
-            now.instant.saturating_duration_since(measured.since) >= STANDS_STILL
-        };
-        if !self.measured.as_ref().is_none_or(stands_still) {
-            return;
-        }
-        self.measured = None;
-        if let Some(slab) = self.queue.pop_front() {
-            self.measured = Some(Measured {
-                slab,
-                since: now.instant,
-                pinned_bytes: self.pinned_bytes(),
-            });
-            core.act(Action::Empty {
-                slab,
-                lease: self.dirty.get(&slab).and_then(|dirty| dirty.lease),
-                is_measured: true,
-            });
-        }
-    }
-
-    /// The mounts are measured for the slab that is emptied: what revoked slabs account for is of the same moment.
-    pub(super) fn is_measured(&mut self, slab: SlabId) {
-        let pinned_bytes = self.pinned_bytes();
-        if let Some(measured) = self.measured.as_mut().filter(|one| one.slab == slab) {
-            measured.pinned_bytes = pinned_bytes;
-        }
-    }
-
-    /// A slab's pages were taken away; `stray_bytes` stayed behind if that was measured.
+    /// A slab's pages were taken away, but for `used_bytes` that are pinned or reserved.
     pub(super) fn emptied(
         &mut self,
         core: &mut Core,
-        now: Now,
         slab: SlabId,
         is_alone: bool,
-        stray_bytes: u64,
+        used_bytes: u64,
     ) {
         let Some(dirty) = self.dirty.remove(&slab) else {
             return;
         };
-        let mut pinned_bytes = 0;
-        if !dirty.charge.is_free() && !core.memfds.contains(&slab) {
-            let measured = self.measured.take_if(|measured| measured.slab == slab);
-            // What others unpinned meanwhile hides as much of what stayed behind. Of a slab that
-            // stood still all may be pinned.
-            let stayed = |measured: Measured| {
-                let unpinned = measured.pinned_bytes.saturating_sub(self.pinned_bytes());
-                (stray_bytes + unpinned).min(dirty.bytes)
-            };
-            pinned_bytes = measured.map_or(dirty.bytes, stayed);
-        }
         core.slabs.emptied(dirty.key, dirty.bytes);
-        if is_alone && pinned_bytes == 0 {
+        if is_alone && used_bytes == 0 {
             self.forget(core, slab, dirty);
         } else {
-            self.revoked.add(slab, dirty, pinned_bytes);
+            let revoked = Revoked {
+                of: dirty,
+                used_bytes,
+                under_way: false,
+                was_alone: false,
+            };
+            self.revoked.insert(slab, revoked);
         }
-        self.empty_next(core, now);
     }
 
     /// A slab was zeroed in place, and no other process has come to hold it meanwhile.
-    pub(super) fn zeroed(&mut self, core: &mut Core, now: Now, slab: SlabId, is_clean: bool) {
+    pub(super) fn zeroed(&mut self, core: &mut Core, slab: SlabId, is_clean: bool) {
         if !is_clean {
-            return self.empty(core, now, slab);
+            if let Some(dirty) = self.dirty.get(&slab) {
+                core.slabs.not_zeroed(slab, dirty.key);
+            }
+            return self.empty(core, slab);
         }
         let Some(dirty) = self.dirty.remove(&slab) else {
             return;
         };
         if let Some(serial) = dirty.lease {
-            core.lease_is_over(serial);
+            core.forget_lease(serial);
         }
-        core.credit([dirty.charge]);
-        if core.slabs.zeroed(slab, dirty.key) {
-            self.became_clean(core, dirty.key, dirty.returned.user());
-        } else {
+        core.settle([Owed {
+            charge: dirty.charge,
+            lease: dirty.lease,
+        }]);
+        if !core.slabs.zeroed(slab, dirty.key) {
             core.forget(slab);
         }
     }
 
     /// What revoked clients can do at this moment.
     pub(super) fn look(&mut self, core: &mut Core, seen: &Seen) {
-        // Pins that account for more than the mounts count are gone, the oldest first.
-        let mut too_much = self.pinned_bytes().saturating_sub(seen.stray_bytes);
-        for revoked in self.revoked.iter_mut() {
-            let gone = revoked.pinned_bytes.min(too_much);
-            revoked.pinned_bytes -= gone;
-            too_much -= gone;
-        }
-        // What was not looked at may be held, and holds nothing.
+        // What was not looked at may be held.
         let mut unreachable = Vec::new();
         for reach in &seen.revoked {
-            let Some(revoked) = self.revoked.get_mut(reach.slab) else {
+            let Some(revoked) = self.revoked.get_mut(&reach.slab) else {
                 continue;
             };
-            // What its client drew may be pinned.
-            let is_empty = revoked.pinned_bytes == 0 && !reach.holds_pages;
             if revoked.under_way {
                 continue;
             }
-            if reach.is_alone && is_empty {
-                unreachable.push(reach.slab);
-            } else if reach.holds_pages {
+            revoked.used_bytes = reach.used_bytes;
+            revoked.was_alone &= reach.is_alone;
+            // What was reserved goes with what was drawn, and none reserves anything once it is alone.
+            let is_last = reach.is_alone && reach.used_bytes > 0 && !revoked.was_alone;
+            if reach.holds_pages || is_last {
                 revoked.under_way = true;
-                core.act(Action::EmptyAgain(reach.slab));
+                revoked.was_alone = reach.is_alone;
+                core.act(Action::EmptyAgain {
+                    slab: reach.slab,
+                    whose: revoked.of.whose,
+                });
+            } else if reach.is_alone && reach.used_bytes == 0 {
+                unreachable.push(reach.slab);
             }
         }
         for slab in unreachable {
-            if let Some(revoked) = self.revoked.remove(slab) {
+            if let Some(revoked) = self.revoked.remove(&slab) {
                 self.forget(core, slab, revoked.of);
             }
         }
     }
 
-    /// A revoked slab was emptied again: pages that its client drew may be pinned too.
-    pub(super) fn emptied_again(&mut self, core: &Core, slab: SlabId) {
-        let Some(revoked) = self.revoked.get_mut(slab) else {
-            return;
-        };
-        revoked.under_way = false;
-        if !revoked.of.charge.is_free() && !core.memfds.contains(&slab) {
-            revoked.pinned_bytes = revoked.of.bytes;
+    /// A revoked slab was emptied again.
+    pub(super) fn emptied_again(&mut self, slab: SlabId) {
+        if let Some(revoked) = self.revoked.get_mut(&slab) {
+            revoked.under_way = false;
         }
     }
 
     /// No process can reach it any more.
     fn forget(&mut self, core: &mut Core, slab: SlabId, dirty: Dirty) {
-        if let Some(serial) = dirty.lease {
-            core.lease_is_over(serial);
-        }
-        self.out_of_reach(core, dirty.key, dirty.returned, dirty.charge);
+        let Dirty {
+            key,
+            charge,
+            whose,
+            lease,
+            ..
+        } = dirty;
+        let returned = dirty.returned;
+        let returned = returned.unwrap_or_else(|| self.replacements.came_back(key, whose));
+        self.out_of_reach(core, key, returned, Owed { charge, lease });
         core.forget(slab);
     }
 
     /// Credits a charge, now or when a clean slab has taken the place of what is back. Where
     /// filling is turned off none would ever.
-    fn out_of_reach(&mut self, core: &mut Core, key: Key, returned: Return, charge: Charge) {
-        let credited = self.replacements.out_of_reach(key, returned, charge);
-        core.credit(credited);
+    fn out_of_reach(&mut self, core: &mut Core, key: Key, returned: Return, owed: Owed) {
+        let lease = owed.lease;
+        if let Some(serial) = lease {
+            core.forget_lease(serial);
+        }
+        match self.replacements.out_of_reach(key, returned, owed) {
+            Some(owed) => core.settle([owed]),
+            // Not written, the next daemon finds neither pipe nor file, and takes it for the same.
+            None => lease
+                .into_iter()
+                .for_each(|serial| core.act(Action::RecordOwed(serial))),
+        }
         if !core.filling.on {
             self.credit_all(core);
         }
     }
 
     /// Users for whom slabs of the class are to be filled yet, and how many.
-    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = (u32, u64)> {
+    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = (Whose, u64)> {
         self.replacements.owed(key)
     }
 
     /// A slab of the class is clean, in this user's turn: one that it gave back is replaced.
-    pub(super) fn became_clean(&mut self, core: &mut Core, key: Key, user: u32) {
-        let credited = self.replacements.became_clean(key, user);
-        core.credit(credited);
+    pub(super) fn became_clean(&mut self, core: &mut Core, key: Key, whose: Whose) {
+        let credited = self.replacements.became_clean(key, whose);
+        core.settle(credited);
     }
 
     /// Where a class lacks nothing, all that came back is replaced.
     pub(super) fn credit_full_classes(&mut self, core: &mut Core) {
         for key in core.slabs.full() {
             let credited = self.replacements.is_full(key);
-            core.credit(credited);
+            core.settle(credited);
         }
     }
 
     /// Nothing is replaced any more: what no process can reach is credited.
     pub(super) fn credit_all(&mut self, core: &mut Core) {
         let credited = self.replacements.none_is_replaced();
-        core.credit(credited);
+        core.settle(credited);
     }
 
     /// Clean slabs that go back to the kernel; how many bytes.
@@ -343,7 +322,6 @@ impl Returns {
     /// A slab that goes back to the kernel: no other process can reach it.
     pub(super) fn discard_one(&mut self, core: &mut Core, slab: SlabId) {
         core.unkeep_clean(slab);
-        core.memfds.remove(&slab);
         self.discarding.insert(slab);
         core.act(Action::Discard(slab));
     }
@@ -355,11 +333,7 @@ impl Returns {
     /// Of what is charged to an account, the part that waits for clean slabs, and why those
     /// do not come.
     pub(super) fn why_charged(&self, core: &Core, account: &Account) -> Option<String> {
-        let reachable = self
-            .revoked
-            .iter()
-            .filter(|revoked| revoked.of.charge.is_on(account));
-        let reachable: u64 = reachable.map(|revoked| revoked.of.bytes).sum();
+        let reachable = self.reachable_bytes(account);
         if reachable > 0 {
             return Some(format!(
                 "; {} of it was given back and can still be reached: a process has the memory open",
@@ -378,6 +352,13 @@ impl Returns {
         Some(format!("; {bytes} of it waits for a clean slab, {why}"))
     }
 
+    /// Of what is charged to an account, bytes that were given back and can still be reached.
+    pub(super) fn reachable_bytes(&self, account: &Account) -> u64 {
+        let own = self.revoked.values();
+        let own = own.filter(|revoked| revoked.of.charge.is_on(account));
+        own.map(|revoked| revoked.of.bytes).sum()
+    }
+
     /// Slabs that are on their way back; the daemon does not end before they are.
     pub(super) fn under_way(&self) -> usize {
         self.dirty.len() + self.discarding.len()
@@ -385,19 +366,19 @@ impl Returns {
 
     /// Slabs that revoked clients may still reach.
     pub(super) fn revoked(&self) -> impl Iterator<Item = SlabId> {
-        self.revoked.slabs()
+        self.revoked.keys().copied()
     }
 
     /// Bytes that are charged for these.
     pub(super) fn revoked_bytes(&self) -> u64 {
-        self.revoked.iter().map(|revoked| revoked.of.bytes).sum()
+        self.revoked.values().map(|revoked| revoked.of.bytes).sum()
     }
 
-    /// Bytes that revoked clients have pinned.
+    /// Bytes of these that are in use.
     pub(super) fn pinned_bytes(&self) -> u64 {
         self.revoked
-            .iter()
-            .map(|revoked| revoked.pinned_bytes)
+            .values()
+            .map(|revoked| revoked.used_bytes)
             .sum()
     }
 
@@ -408,12 +389,5 @@ impl Returns {
         dirty
             .chain(self.revoked())
             .chain(self.discarding.iter().copied())
-    }
-
-    /// Since when a slab waits for another to be emptied, for a check from outside.
-    #[cfg(test)]
-    pub(super) fn waits_since(&self) -> Option<Instant> {
-        let measured = self.measured.as_ref().filter(|_| !self.queue.is_empty());
-        measured.map(|measured| measured.since)
     }
 }

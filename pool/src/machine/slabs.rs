@@ -33,8 +33,6 @@ pub(super) struct Pick {
 pub(super) struct FillOrder {
     pub(super) id: SlabId,
     pub(super) spec: Spec,
-    /// Whether pages for it must be free now.
-    pub(super) needs_space: bool,
 }
 
 /// What became of a slab that a worker is done with.
@@ -107,6 +105,11 @@ impl Slabs {
         id
     }
 
+    /// A class that is kept no more is there, too: it lacks nothing.
+    pub(super) fn know(&mut self, key: Key) {
+        self.class_or_new(key);
+    }
+
     /// The lease of a slab that was not found again is over.
     pub(super) fn forget_unknown(&mut self, id: SlabId) {
         for class in &mut self.classes {
@@ -147,7 +150,6 @@ impl Slabs {
         Some(FillOrder {
             id,
             spec: class.spec,
-            needs_space: class.needs_space(),
         })
     }
 
@@ -258,6 +260,26 @@ impl Slabs {
         class.spec.trusted && !draining && class.present() < class.wanted()
     }
 
+    /// One that may be is zeroed in place: until [`Slabs::zeroed`] or [`Slabs::not_zeroed`] none is filled instead.
+    pub(super) fn begin_zeroing(&mut self, id: SlabId, key: Key) {
+        if let Some(class) = self.class(key) {
+            class.zeroing.push(id);
+        }
+    }
+
+    /// Slabs that are being zeroed in place.
+    pub(super) fn zeroing(&self) -> Vec<SlabId> {
+        let zeroing = self.classes.iter().flat_map(|class| &class.zeroing);
+        zeroing.copied().collect()
+    }
+
+    /// It is to be emptied after all.
+    pub(super) fn not_zeroed(&mut self, id: SlabId, key: Key) {
+        if let Some(class) = self.class(key) {
+            class.zeroing.retain(|zeroing| *zeroing != id);
+        }
+    }
+
     /// A dirty slab's bytes went back to the kernel.
     pub(super) fn emptied(&mut self, key: Key, bytes: u64) {
         if let Some(class) = self.class(key) {
@@ -269,6 +291,7 @@ impl Slabs {
     /// A dirty slab was zeroed in place: whether it is kept as a clean one.
     pub(super) fn zeroed(&mut self, id: SlabId, key: Key) -> bool {
         self.emptied(key, key.bytes);
+        self.not_zeroed(id, key);
         let draining = self.draining;
         let is_kept = |class: &&mut Class| {
             class.spec.trusted && !draining && class.present() < class.wanted()
@@ -332,7 +355,8 @@ impl Slabs {
     /// Classes that lack no slab.
     pub(super) fn full(&self) -> Vec<Key> {
         let full = |class: &&Class| {
-            class.filling.is_empty() && (self.draining || class.present() >= class.wanted())
+            let is_still = class.filling.is_empty() && class.zeroing.is_empty();
+            is_still && (self.draining || class.present() >= class.wanted())
         };
         let full = self.classes.iter().filter(full);
         full.map(|class| class.spec.key).collect()
@@ -344,16 +368,16 @@ impl Slabs {
         self.classes.iter().map(allocated).sum()
     }
 
-    /// Slabs that are clean or being filled.
+    /// Slabs that are clean or on the way to it.
     pub(super) fn ready(&self) -> usize {
-        let ready = |class: &Class| class.clean.len() + class.filling.len();
+        let ready = |class: &Class| class.clean.len() + class.filling.len() + class.zeroing.len();
         self.classes.iter().map(ready).sum()
     }
 
     /// Bytes of slabs that are to be filled yet, and of those that are clean.
     pub(super) fn fill_bytes(&self) -> (u64, u64) {
         let of_class = |class: &Class| {
-            let there = class.present() - class.filling.len();
+            let there = class.present() - class.filling.len() - class.zeroing.len();
             let lacking = class.wanted().saturating_sub(there) as u64;
             let bytes = class.spec.key.bytes;
             let clean = class.clean.len() as u64;

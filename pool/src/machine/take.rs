@@ -8,9 +8,9 @@ use super::returns::{Returned, Returns};
 use super::slabs::Pick;
 use super::times::Times;
 use crate::config::Size;
-use crate::lease::Serial;
 use crate::lease::journal::Record;
 use crate::lease::quota::{Charge, Exceeded};
+use crate::lease::{Grant, Serial, Whose};
 use crate::os::peer::Peer;
 use crate::protocol::{Lease as LeaseReply, Refusal, RefusalCode, Reply, Take};
 use crate::store::Key;
@@ -36,6 +36,8 @@ const MOST_TOP_UPS_OF_A_USER: usize = 16;
 struct Waiting {
     connection: ConnectionId,
     peer: Peer,
+    /// For whom it counts.
+    whose: Whose,
     take: Take,
     key: Key,
     bytes: u64,
@@ -105,9 +107,9 @@ impl Takes {
         peer: Peer,
         take: Take,
     ) {
-        if core.slabs.is_draining() {
+        if core.refuses_as_draining(from) {
             core.counters.misses.draining += 1;
-            return core.refuse(from, RefusalCode::Draining, "the daemon is on its way out");
+            return;
         }
         // A client with less left than it requests learns nothing of what is ready.
         if let Err(exceeded) = core.ledger.allows(&core.rules, &peer, take.bytes) {
@@ -116,7 +118,8 @@ impl Takes {
         let Some(pick) = core.slabs.choose(&want(&take), core.speed.ns_per_gib()) else {
             return self.nothing_ready(core, now, from, &take);
         };
-        if pick.bytes > pick.key.bytes && !self.may_top_up(peer.user) {
+        let whose = Whose::User(peer.user);
+        if pick.bytes > pick.key.bytes && !self.may_top_up(whose) {
             let text = "as many slabs are being topped up as may be at once";
             return refuse_busy(core, from, text);
         }
@@ -133,6 +136,7 @@ impl Takes {
         let waiting = Waiting {
             connection: from,
             peer,
+            whose,
             take,
             key: pick.key,
             bytes: pick.bytes,
@@ -140,6 +144,43 @@ impl Takes {
             since: now.instant,
         };
         self.begin(core, now, slab, &pick, waiting);
+    }
+
+    /// As [`Takes::take`], by a grant: a slab of its class, as it is.
+    pub(super) fn take_granted(
+        &mut self,
+        core: &mut Core,
+        returns: &Returns,
+        now: Now,
+        (from, peer): (ConnectionId, Peer),
+        grant: &Grant,
+        take: Take,
+    ) {
+        if core.refuses_as_draining(from) {
+            core.counters.misses.draining += 1;
+            return;
+        }
+        let Ok(charge) = core.ledger.charge_grant(grant) else {
+            return uses_are_out(core, returns, from, grant, &take);
+        };
+        let key = grant.key();
+        let bytes = key.bytes;
+        let pick = Pick { key, bytes };
+        let Some(slab) = core.slabs.take(&pick) else {
+            core.credit([charge]);
+            return self.nothing_ready(core, now, from, &take);
+        };
+        let waiting = Waiting {
+            connection: from,
+            peer,
+            whose: Whose::Grant(grant.id),
+            take,
+            key,
+            bytes,
+            charge,
+            since: now.instant,
+        };
+        self.allocate(core, now, slab, waiting);
     }
 
     fn begin(&mut self, core: &mut Core, now: Now, slab: SlabId, pick: &Pick, waiting: Waiting) {
@@ -162,11 +203,11 @@ impl Takes {
     }
 
     /// Whether one more slab may be topped up for this user.
-    fn may_top_up(&self, user: u32) -> bool {
+    fn may_top_up(&self, whose: Whose) -> bool {
         let own = self
             .waiting
             .values()
-            .filter(|waiting| waiting.peer.user == user);
+            .filter(|waiting| waiting.whose == whose);
         self.waiting.len() < MOST_TOP_UPS && own.count() < MOST_TOP_UPS_OF_A_USER
     }
 
@@ -205,7 +246,7 @@ impl Takes {
                 self.nothing_ready(core, now, to, &waiting.take);
             }
             NotGrown::Failed(error) => {
-                returns.take_back(core, now, returned(slab, waiting));
+                returns.take_back(core, returned(slab, waiting));
                 core.refuse(to, RefusalCode::Internal, error);
             }
         }
@@ -230,7 +271,7 @@ impl Takes {
         core.counters.misses.top_up += 1;
         let text = format!("{}: {error}", nothing_for(core, &waiting.take));
         let to = waiting.connection;
-        returns.take_back(core, now, returned(slab, waiting));
+        returns.take_back(core, returned(slab, waiting));
         core.refuse(to, RefusalCode::Empty, text);
     }
 
@@ -239,6 +280,7 @@ impl Takes {
         let Waiting {
             connection,
             peer,
+            whose,
             key,
             bytes,
             charge,
@@ -265,13 +307,14 @@ impl Takes {
             node: key.node,
             class_bytes: key.bytes,
             bytes,
-            memfd: core.memfds.contains(&slab),
             uid: peer.uid,
             pid: peer.pid,
             charge: charge.clone(),
             since_ms: now.wall_ms,
             revoked: false,
+            owed: false,
             label: take.label.clone(),
+            grant: whose.grant(),
         };
         let lease = Lease {
             slab,
@@ -280,7 +323,7 @@ impl Takes {
             key,
             charge,
             uid: peer.uid,
-            user: peer.user,
+            whose,
             pid: peer.pid,
             connection: Some(connection),
             since: now.instant,
@@ -324,7 +367,6 @@ impl Takes {
         &mut self,
         core: &mut Core,
         returns: &mut Returns,
-        now: Now,
         serial: Serial,
         error: String,
     ) {
@@ -336,15 +378,13 @@ impl Takes {
         core.lease_is_over(serial);
         returns.take_back(
             core,
-            now,
             Returned {
                 slab: lease.slab,
                 key: lease.key,
                 bytes: lease.bytes,
                 charge: lease.charge,
-                user: lease.user,
+                whose: lease.whose,
                 lease: None,
-                is_of_before: false,
             },
         );
         core.refuse(sending.to, RefusalCode::Internal, error);
@@ -393,9 +433,8 @@ fn returned(slab: SlabId, waiting: Waiting) -> Returned {
         key: waiting.key,
         bytes: waiting.bytes,
         charge: waiting.charge,
-        user: waiting.peer.user,
+        whose: waiting.whose,
         lease: None,
-        is_of_before: false,
     }
 }
 
@@ -411,6 +450,26 @@ fn over_quota(core: &mut Core, returns: &Returns, to: ConnectionId, exceeded: &E
         text += &why;
     }
     core.refuse(to, RefusalCode::Quota, text);
+}
+
+/// As many slabs are charged to a grant as it is for: again later, where one is on its way back that no process can
+/// reach.
+fn uses_are_out(core: &mut Core, returns: &Returns, to: ConnectionId, grant: &Grant, take: &Take) {
+    core.counters.denied += 1;
+    core.counters.misses.quota += 1;
+    let (id, uses, account) = (grant.id, grant.uses, grant.account());
+    let held = core.leases.by_grant(id);
+    let mut text = format!("slabs out by {id}: {held} of {uses}");
+    if held < uses {
+        text += ", and others are on their way back";
+        text += &returns.why_charged(core, &account).unwrap_or_default();
+    }
+    if held >= uses || returns.reachable_bytes(&account) > 0 {
+        return core.refuse(to, RefusalCode::Quota, text);
+    }
+    let soon = next_in_ms(core, &want(take)).unwrap_or(LEAST_RETRY_MS);
+    let refusal = Refusal::new(RefusalCode::Busy, text).retry_after(Some(soon));
+    core.reply(to, Reply::Refused(refusal));
 }
 
 /// That there is nothing for `take`, and why, where that is known.

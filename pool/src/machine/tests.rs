@@ -97,23 +97,6 @@ fn no_slab_is_allocated_twice_and_none_before_it_is_filled() {
     assert_eq!(fill_all(&mut slabs), 1);
 }
 
-/// A client that makes the emptying of its slab wait has nothing filled beyond the memory that there is.
-#[test]
-fn what_is_emptied_is_no_memory_yet_where_none_is_reserved() {
-    for (page, needs_space) in [(PageSize::Huge, false), (PageSize::Transparent, true)] {
-        let key = Key { page, ..key(BYTES) };
-        let mut slabs = Slabs::new(true);
-        slabs.want(&[Spec { key, ..spec(1) }]);
-        let order = begin_fill(&mut slabs, Instant::now()).unwrap();
-        assert!(order.needs_space, "the first");
-        slabs.filled(order.id, None, Instant::now());
-        let slab = taken(&mut slabs).unwrap();
-        assert!(!slabs.came_back(slab, key));
-        let order = begin_fill(&mut slabs, Instant::now()).unwrap();
-        assert_eq!(order.needs_space, needs_space, "{page}");
-    }
-}
-
 #[test]
 fn classes_grow_and_shrink_at_run_time() {
     let mut slabs = slabs(1);
@@ -149,7 +132,12 @@ fn a_class_that_is_trusted_no_more_keeps_no_slab_that_was_used() {
     slabs.want(&[trusted]);
     assert_eq!(fill_all(&mut slabs), 2);
     let used = [(); 2].map(|()| taken(&mut slabs).unwrap());
-    assert!(slabs.came_back(used[0], key(BYTES)) && slabs.came_back(used[1], key(BYTES)));
+    for used in used {
+        assert!(slabs.came_back(used, key(BYTES)));
+        slabs.begin_zeroing(used, key(BYTES));
+    }
+    // Else the one that was filled meanwhile would take its place.
+    assert!(begin_fill(&mut slabs, Instant::now()).is_none());
     assert!(slabs.zeroed(used[0], key(BYTES)));
     let (clean, _) = slabs.want(&[spec(2)]);
     assert_eq!(clean, [(used[0], BYTES)]);
@@ -213,8 +201,8 @@ fn filled(slabs: u32) -> (Machine, Now) {
         instant: Instant::now(),
         wall_ms: 0,
     };
-    let quota = "[[quota]]\nuid = 1000\nbytes = \"64M\"\n";
-    let config = crate::config::Config::parse(std::path::Path::new("test"), quota).unwrap();
+    let quotas = "[[quota]]\nuid = 1000\nbytes = \"64M\"\n[[quota]]\nuid = 1001\nbytes = \"64M\"\n";
+    let config = crate::config::Config::parse(std::path::Path::new("test"), quotas).unwrap();
     let mut machine = Machine::new(Start {
         rules: Rules::new(&config, u32::MAX).unwrap(),
         specs: vec![spec(slabs)],
@@ -226,11 +214,7 @@ fn filled(slabs: u32) -> (Machine, Now) {
     for _ in 0..slabs {
         machine.step(now, Event::Tick(Seen::default()));
         let slab = machine.core.slabs.filling().next().expect("one is filled");
-        let filled = Event::Filled {
-            slab,
-            is_memfd: false,
-            error: None,
-        };
+        let filled = Event::Filled { slab, error: None };
         machine.step(now, filled);
     }
     assert_eq!(machine.core.slabs.clean().count(), slabs as usize);
@@ -249,6 +233,7 @@ fn request(uid: u32, request: Request) -> Event {
     Event::Request {
         from: 1,
         peer,
+        grant: None,
         request,
     }
 }
@@ -275,45 +260,42 @@ fn one_that_tops_up() -> (Machine, Now, SlabId) {
     (machine, now, slab)
 }
 
-/// The slab of a user with a quota, whose lease is over, and that is being emptied.
-fn given_back(machine: &mut Machine, now: Now) -> SlabId {
-    let actions = machine.step(now, request(1000, take(1, 0)));
+/// A slab of a user, and what is done once its lease is over.
+fn gives_back(machine: &mut Machine, now: Now, uid: u32) -> (SlabId, Vec<Action>) {
+    let actions = machine.step(now, request(uid, take(1, 0)));
     let [Action::Allocate(allocation)] = actions.as_slice() else {
         panic!("{actions:?}");
     };
     let (slab, serial) = (allocation.slab, allocation.record.serial);
     machine.step(now, Event::Allocated(serial));
-    let actions = machine.step(now, Event::PipeClosed(serial));
-    let is_emptied = |action: &Action| {
-        matches!(
-            action,
-            Action::Empty {
-                is_measured: true,
-                ..
-            }
-        )
-    };
-    assert!(actions.iter().any(is_emptied), "{actions:?}");
+    (slab, machine.step(now, Event::PipeClosed(serial)))
+}
+
+/// The slab of a user with a quota, whose lease is over, and that is being emptied.
+fn given_back(machine: &mut Machine, now: Now) -> SlabId {
+    let (slab, actions) = gives_back(machine, now, 1000);
+    let is_it = |action: &Action| matches!(action, Action::Empty { slab: it, .. } if *it == slab);
+    assert!(actions.iter().any(is_it), "{actions:?}");
     slab
 }
 
-fn emptied(slab: SlabId, stray_bytes: u64) -> Event {
+fn emptied(slab: SlabId, used_bytes: u64) -> Event {
     Event::Emptied {
         slab,
         is_alone: true,
-        stray_bytes,
+        used_bytes,
     }
 }
 
-/// A look that finds so many stray bytes, and a slab that only the daemon has.
-fn look(slab: SlabId, stray_bytes: u64, holds_pages: bool) -> Event {
+/// A look that finds a slab that only the daemon has, with so many bytes in use.
+fn look(slab: SlabId, used_bytes: u64, holds_pages: bool) -> Event {
     let revoked = vec![Reach {
         slab,
         is_alone: true,
         holds_pages,
+        used_bytes,
     }];
     Event::Tick(Seen {
-        stray_bytes,
         revoked,
         ..Seen::default()
     })
@@ -422,21 +404,28 @@ fn a_client_that_hangs_up_ends_its_top_up_and_no_other() {
     assert_eq!(*cancelled, slab);
 }
 
+fn is_emptied_again(actions: &[Action], slab: SlabId) -> bool {
+    let is_it =
+        |action: &Action| matches!(action, Action::EmptyAgain { slab: it, .. } if *it == slab);
+    actions.iter().any(is_it)
+}
+
+/// What none reserves any longer goes when it is emptied once more; what is pinned stays.
 #[test]
-fn what_one_client_unpins_does_not_hide_what_another_has_pinned() {
+fn a_slab_is_charged_while_its_mount_counts_any_of_it() {
     let (mut machine, now) = filled(2);
-    let first = given_back(&mut machine, now);
+    let [first, second] = [(); 2].map(|()| given_back(&mut machine, now));
     assert!(!forgets(&machine.step(now, emptied(first, BYTES)), first));
-    let second = given_back(&mut machine, now);
-    // While the second is emptied.
+    let actions = machine.step(now, look(first, BYTES, false));
+    assert!(is_emptied_again(&actions, first), "{actions:?}");
+    let actions = machine.step(now, look(first, 0, false));
+    assert!(!forgets(&actions, first), "it is being emptied");
+    machine.step(now, Event::EmptiedAgain(first));
+    let actions = machine.step(now, look(first, BYTES, false));
+    assert!(!is_emptied_again(&actions, first) && !forgets(&actions, first));
+    // Another's is no matter of it.
+    assert!(forgets(&machine.step(now, emptied(second, 0)), second));
     assert!(forgets(&machine.step(now, look(first, 0, false)), first));
-    // As many are stray as before.
-    assert!(!forgets(&machine.step(now, emptied(second, 0)), second));
-    assert!(!forgets(
-        &machine.step(now, look(second, BYTES, false)),
-        second
-    ));
-    assert!(forgets(&machine.step(now, look(second, 0, false)), second));
 }
 
 #[test]
@@ -446,12 +435,11 @@ fn a_slab_with_pages_that_its_revoked_client_drew_is_emptied_before_it_is_closed
     let is_held = Event::Emptied {
         slab,
         is_alone: false,
-        stray_bytes: 0,
+        used_bytes: 0,
     };
     machine.step(now, is_held);
-    let actions = machine.step(now, look(slab, 0, true));
-    let again = |action: &Action| matches!(action, Action::EmptyAgain(it) if *it == slab);
-    assert!(actions.iter().any(again), "{actions:?}");
+    let actions = machine.step(now, look(slab, BYTES, true));
+    assert!(is_emptied_again(&actions, slab), "{actions:?}");
     assert!(!forgets(&actions, slab), "{actions:?}");
     machine.step(now, Event::EmptiedAgain(slab));
     assert!(!forgets(&machine.step(now, look(slab, BYTES, false)), slab));

@@ -6,8 +6,8 @@ use super::leases::{Leases, Viewer};
 use crate::lease::quota::{Account, Rules, Standing};
 use crate::os::peer::Peer;
 use crate::protocol::{
-    Counters, Gauges, MOST_QUOTA_NAME, MOST_QUOTA_ROWS, MOST_STATUS_ROWS, PoolRow, QuotaOf,
-    QuotaRow, Status, StatusQuery,
+    Counters, Gauges, MOST_GRANT_ROWS, MOST_QUOTA_NAME, MOST_QUOTA_ROWS, MOST_STATUS_ROWS, PoolRow,
+    QuotaOf, QuotaRow, Status, StatusQuery,
 };
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -26,18 +26,24 @@ impl Machine {
     pub(super) fn status(&self, viewer: Viewer, query: StatusQuery, now: Instant) -> Status {
         let (pools, more_pools) = part(self.rows(), query.skip_pools, MOST_STATUS_ROWS);
         let most = match viewer {
-            Viewer::User { .. } => MOST_ROWS_OF_A_USER,
+            Viewer::User { .. } | Viewer::Grant { .. } => MOST_ROWS_OF_A_USER,
             Viewer::Owner | Viewer::Observer => MOST_STATUS_ROWS,
         };
         let rows = self.core.leases.rows(viewer, now);
         let (leases, more_leases) = part(rows, query.skip_leases, most);
         // They are long: behind the others, if those are many.
-        let most = if pools.len() + leases.len() <= MOST_ROWS_BESIDE_QUOTAS {
-            MOST_QUOTA_ROWS
-        } else {
-            0
-        };
-        let (quotas, more_quotas) = part(self.quotas(viewer), query.skip_quotas, most);
+        let has_space = pools.len() + leases.len() <= MOST_ROWS_BESIDE_QUOTAS;
+        let most = |rows| if has_space { rows } else { 0 };
+        let (quotas, more_quotas) = part(
+            self.quotas(viewer),
+            query.skip_quotas,
+            most(MOST_QUOTA_ROWS),
+        );
+        let (grants, more_grants) = part(
+            self.grant_rows(viewer),
+            query.skip_grants,
+            most(MOST_GRANT_ROWS),
+        );
         let mut counters = self.core.counters.clone();
         counters.take_times = self.takes.times().summary();
         let uptime = now.saturating_duration_since(self.begin);
@@ -51,6 +57,8 @@ impl Machine {
             more_leases,
             quotas,
             more_quotas,
+            grants,
+            more_grants,
             counters,
             version: env!("CARGO_PKG_VERSION").into(),
             gauges: self.gauges(),
@@ -59,7 +67,7 @@ impl Machine {
 
     /// What accounts are charged, for those that see all figures.
     fn quotas(&self, viewer: Viewer) -> Vec<QuotaRow> {
-        if let Viewer::User { .. } = viewer {
+        if let Viewer::User { .. } | Viewer::Grant { .. } = viewer {
             return Vec::new();
         }
         let mut held: BTreeMap<&Account, u64> = BTreeMap::new();
@@ -78,20 +86,22 @@ impl Machine {
                     path.chars().take(MOST_QUOTA_NAME).collect(),
                 ),
                 Account::Member(uid) => (QuotaOf::Member, uid.to_string()),
+                // These have rows of their own.
+                Account::Grant(_) => return None,
             };
-            QuotaRow {
+            Some(QuotaRow {
                 of,
                 name,
                 most_bytes,
                 charged_bytes,
                 held_bytes,
                 owed_bytes: charged_bytes.saturating_sub(held_bytes),
-            }
+            })
         };
         self.core
             .ledger
             .accounts(&self.core.rules)
-            .map(row)
+            .filter_map(row)
             .collect()
     }
 
@@ -102,7 +112,6 @@ impl Machine {
             revoked_slabs: u32::try_from(revoked).unwrap_or(u32::MAX),
             revoked_bytes: self.returns.revoked_bytes(),
             pinned_bytes: self.returns.pinned_bytes(),
-            stray_bytes: self.seen.stray_bytes,
             topping_up_slabs: u32::try_from(self.takes.topping_up()).unwrap_or(u32::MAX),
             paused: self.core.is_paused,
             fill: Some(self.core.filling.clone()),
@@ -138,6 +147,12 @@ impl Machine {
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.core.leases
+    }
+
+    /// What is charged to an account, for a check from outside.
+    #[cfg(test)]
+    pub(crate) fn charged(&self, account: &Account) -> u64 {
+        self.core.ledger.used(account)
     }
 
     /// Slabs that revoked clients may still reach: to be looked at for the next tick.

@@ -41,11 +41,19 @@ impl Mapping {
     /// # Errors
     /// The operating system's refusal.
     pub fn new(file: impl AsFd, start: u64, bytes: usize) -> io::Result<Self> {
+        Self::with(file, start, bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Maps them for nothing: huge pages are reserved for it, and stay so in the file when it is unmapped.
+    pub(super) fn without_access(file: impl AsFd, start: u64, bytes: usize) -> io::Result<Self> {
+        Self::with(file, start, bytes, ProtFlags::empty())
+    }
+
+    fn with(file: impl AsFd, start: u64, bytes: usize, access: ProtFlags) -> io::Result<Self> {
         let page = usize::try_from(rustix::fs::fstat(&file)?.st_blksize).unwrap_or(1);
         let span_bytes = bytes
             .checked_next_multiple_of(page.max(1))
             .ok_or(io::ErrorKind::InvalidInput)?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a mapping at an address of the kernel's choice touches no
         // existing one.
         let base = unsafe {

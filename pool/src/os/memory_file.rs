@@ -132,6 +132,29 @@ pub fn is_sealed(file: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SEAL))
 }
 
+/// Whether it is a file without a name that was [sealed against growth](seal_against_growth).
+#[must_use]
+pub fn is_sealed_against_growth(file: impl AsFd) -> bool {
+    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::GROW))
+}
+
+/// Reserves huge pages for a range: an [`allocate`] or a [`refill`] of it finds them, whatever others take meanwhile.
+/// Without, Linux (seen with 6.18) counts a page of a mount as used for good each time one of these finds none. The
+/// file becomes no longer by it.
+///
+/// # Errors
+/// `StorageFull` where no huge pages are left for it; the operating system's refusal.
+pub fn reserve(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let reserved = Mapping::without_access(file, start, bytes);
+    reserved
+        .map(drop)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOMEM) => io::Error::from_raw_os_error(libc::ENOSPC),
+            _ => error,
+        })
+}
+
 /// From now on only the file's owner can open it once more. A process that kept no more than
 /// a descriptor that names the file (`O_PATH`), which no count of openings shows,
 /// could make a whole one of it otherwise.

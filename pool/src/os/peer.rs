@@ -81,6 +81,19 @@ impl Credentials {
         }
     }
 
+    /// What is known of that process without more: neither groups nor cgroup, and as which user it counts.
+    #[must_use]
+    pub fn alone(self) -> Peer {
+        Peer {
+            pid: self.pid,
+            uid: self.uid,
+            user: self.uid,
+            gid: self.gid,
+            groups: Vec::new(),
+            cgroup: None,
+        }
+    }
+
     /// All of that process, which counts as `user`; with its cgroup, which has to be looked up in
     /// `/proc`, or without.
     ///

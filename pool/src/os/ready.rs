@@ -9,7 +9,19 @@ use std::os::fd::AsFd;
 /// # Errors
 /// The operating system's refusal.
 pub fn to_read(file: impl AsFd) -> io::Result<bool> {
-    let mut wanted = [PollFd::new(&file, PollFlags::IN)];
+    poll(file, PollFlags::IN)
+}
+
+/// Whether the other end is gone, whatever is left to read.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn hung_up(file: impl AsFd) -> io::Result<bool> {
+    poll(file, PollFlags::empty())
+}
+
+fn poll(file: impl AsFd, wanted: PollFlags) -> io::Result<bool> {
+    let mut wanted = [PollFd::new(&file, wanted)];
     let now = Timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -41,7 +41,7 @@ impl fmt::Display for MessageError {
             }
             Self::Operation(seen) => write!(
                 f,
-                "\"op\" is {seen}, expected take, give, status, resize or drain"
+                "\"op\" is {seen}, expected take, give, status, resize, fill, drain, grant or revoke"
             ),
             Self::Field { message, text } => write!(f, "{message}: {text}"),
         }

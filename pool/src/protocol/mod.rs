@@ -14,6 +14,7 @@
 
 mod body;
 mod error;
+mod grant;
 pub mod packet;
 mod reply;
 mod request;
@@ -22,6 +23,7 @@ mod tests;
 mod words;
 
 pub use error::MessageError;
+pub use grant::{GrantId, GrantRequest, GrantRow, Granted, MOST_GRANTS, Revoke, Revoked};
 pub use reply::{
     Counters, Drained, Filling, Gauges, Lease, LeaseRow, Misses, PoolRow, QuotaOf, QuotaRow,
     Refusal, Reply, Resized, Status, TakeBucket, TakeTimes,
@@ -46,6 +48,9 @@ pub const MOST_STATUS_ROWS: usize = 200;
 
 /// Most rows of quotas in one [`Status`]: the path of a cgroup is long.
 pub const MOST_QUOTA_ROWS: usize = 50;
+
+/// Most rows of grants in one.
+pub const MOST_GRANT_ROWS: usize = 50;
 
 /// Most characters of an account's name in one.
 pub const MOST_QUOTA_NAME: usize = 200;

@@ -2,8 +2,8 @@
 
 use super::body::{bounded, fields, object, shown};
 use super::{
-    Label, LeaseId, MOST_QUOTA_ROWS, MOST_REPLY_BYTES, MOST_STATUS_ROWS, MessageError, PageSize,
-    RefusalCode, VERSION,
+    GrantId, GrantRow, Granted, Label, LeaseId, MOST_GRANT_ROWS, MOST_QUOTA_ROWS, MOST_REPLY_BYTES,
+    MOST_STATUS_ROWS, MessageError, PageSize, RefusalCode, Revoked, VERSION,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,6 +24,10 @@ pub enum Reply {
     Fill(Filling),
     /// To `drain`.
     Drain(Drained),
+    /// To `grant`.
+    Grant(Granted),
+    /// To `revoke`.
+    Revoke(Revoked),
     /// It was not done.
     Refused(Refusal),
 }
@@ -70,6 +74,12 @@ pub struct Status {
     /// Accounts after the last row.
     #[serde(default)]
     pub more_quotas: u32,
+    /// One row for each grant, for the owner and observers; its own for a client that came by one.
+    #[serde(default)]
+    pub grants: Vec<GrantRow>,
+    /// Grants after the last row.
+    #[serde(default)]
+    pub more_grants: u32,
     /// What happened since it started.
     pub counters: Counters,
     /// The daemon's version.
@@ -90,10 +100,8 @@ pub struct Gauges {
     pub revoked_slabs: u32,
     /// Bytes charged for these.
     pub revoked_bytes: u64,
-    /// Bytes taken back that did not go back to the kernel.
+    /// Bytes taken back that did not go back to the kernel: a process has them pinned, or reserved.
     pub pinned_bytes: u64,
-    /// Bytes in the mounts that are in no file.
-    pub stray_bytes: u64,
     /// Allocated slabs that are still being zeroed for a client that waits: no lease has them yet.
     #[serde(default)]
     pub topping_up_slabs: u32,
@@ -208,6 +216,9 @@ pub struct LeaseRow {
     /// What its client calls the guest; `None` where it said nothing, or the asker reads no name of this lease.
     #[serde(default)]
     pub label: Option<Label>,
+    /// The grant that it was taken by; `None` where it was taken on the pool's own socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantId>,
 }
 
 /// What happened since the daemon started.
@@ -377,6 +388,8 @@ impl Reply {
             Self::Resize(resized) => done("resize", resized),
             Self::Fill(filling) => done("fill", filling),
             Self::Drain(drained) => done("drain", drained),
+            Self::Grant(granted) => done("grant", granted),
+            Self::Revoke(revoked) => done("revoke", revoked),
             Self::Refused(refusal) => message(None, refusal),
         }
     }
@@ -410,6 +423,8 @@ impl Reply {
             Some("resize") => Self::Resize(fields("resize", object)?),
             Some("fill") => Self::Fill(fields("fill", object)?),
             Some("drain") => Self::Drain(fields("drain", object)?),
+            Some("grant") => Self::Grant(fields("grant", object)?),
+            Some("revoke") => Self::Revoke(fields("revoke", object)?),
             _ => return Err(MessageError::Operation(shown(&operation))),
         })
     }
@@ -420,6 +435,7 @@ fn rows(status: &Status) -> Result<(), MessageError> {
         ("pools", status.pools.len(), MOST_STATUS_ROWS),
         ("leases", status.leases.len(), MOST_STATUS_ROWS),
         ("quotas", status.quotas.len(), MOST_QUOTA_ROWS),
+        ("grants", status.grants.len(), MOST_GRANT_ROWS),
     ] {
         if rows > most {
             return Err(MessageError::Field {

@@ -1,7 +1,10 @@
 //! What a client asks for.
 
 use super::body::{bounded, fields, object, shown};
-use super::{Label, LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, VERSION};
+use super::{
+    GrantRequest, Label, LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, Revoke,
+    VERSION,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +31,10 @@ pub enum Request {
     Fill(FillChange),
     /// Allocate no more, give what is not allocated back to the kernel.
     Drain,
+    /// Make a socket that serves slabs of one class.
+    Grant(GrantRequest),
+    /// End a grant.
+    Revoke(Revoke),
 }
 
 /// `take`: memory of at least `bytes`.
@@ -90,9 +97,12 @@ pub struct StatusQuery {
     /// Rows of quotas to pass over.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skip_quotas: u32,
+    /// Rows of grants to pass over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skip_grants: u32,
 }
 
-/// A daemon that has no rows of quotas knows no such field.
+/// A daemon that has no such rows knows no such field.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_zero(rows: &u32) -> bool {
     *rows == 0
@@ -136,6 +146,8 @@ impl Request {
             Self::Resize(_) => "resize",
             Self::Fill(_) => "fill",
             Self::Drain => "drain",
+            Self::Grant(_) => "grant",
+            Self::Revoke(_) => "revoke",
         }
     }
 
@@ -153,6 +165,8 @@ impl Request {
             Self::Resize(resize) => message(operation, resize),
             Self::Fill(change) => message(operation, change),
             Self::Drain => message(operation, &Nothing {}),
+            Self::Grant(grant) => message(operation, grant),
+            Self::Revoke(revoke) => message(operation, revoke),
         }
     }
 
@@ -170,6 +184,8 @@ impl Request {
             Some("resize") => Self::Resize(fields("resize", object)?),
             Some("fill") => Self::Fill(fields("fill", object)?),
             Some("drain") => fields::<Nothing>("drain", object).map(|_| Self::Drain)?,
+            Some("grant") => Self::Grant(fields("grant", object)?),
+            Some("revoke") => Self::Revoke(fields("revoke", object)?),
             _ => return Err(MessageError::Operation(shown(&operation))),
         };
         request.check()?;
@@ -187,9 +203,16 @@ impl Request {
                 text: format!("`rate` is {rate}, expected 0 to {MOST_NUMBER}"),
             });
         }
+        if let Self::Grant(GrantRequest { uses: 0, .. }) = self {
+            return Err(MessageError::Field {
+                message: self.operation(),
+                text: "`uses` is 0, expected 1 or more".into(),
+            });
+        }
         let (name, bytes) = match self {
             Self::Take(take) => ("bytes", take.bytes),
             Self::Resize(resize) => ("size_class_bytes", resize.size_class_bytes),
+            Self::Grant(grant) => ("size_class_bytes", grant.size_class_bytes),
             _ => return Ok(()),
         };
         if (1..=MOST_NUMBER).contains(&bytes) {

@@ -85,6 +85,18 @@ fn what_is_wrong_with_a_request_is_said() {
             r#"{"v":2,"op":"give","lease":""}"#,
             "give: no lease has this name",
         ),
+        (
+            r#"{"v":2,"op":"revoke","grant":"../grant-00000abc-1"}"#,
+            "revoke: no grant has this name",
+        ),
+        (
+            r#"{"v":2,"op":"revoke","grant":"grant-00000abc-01"}"#,
+            "revoke: no grant has this name",
+        ),
+        (
+            r#"{"v":2,"op":"grant","page":"2M","size_class_bytes":1,"uses":0}"#,
+            "grant: `uses` is 0, expected 1 or more",
+        ),
     ];
     for (message, expected) in table {
         let seen = refused(message);
@@ -187,6 +199,10 @@ fn a_status_has_a_bounded_number_of_rows() {
         uid: u32::MAX,
         age_ms: MOST_NUMBER,
         label: Some(Label::new(&"x".repeat(1000))),
+        grant: Some(GrantId {
+            prefix: u32::MAX,
+            number: u64::MAX,
+        }),
     };
     let pool = PoolRow {
         page: PageSize::Transparent,
@@ -213,10 +229,24 @@ fn a_status_has_a_bounded_number_of_rows() {
         held_bytes: MOST_NUMBER,
         owed_bytes: MOST_NUMBER,
     };
-    // What the machine sends: quotas beside a hundred others, or as many of the others as allowed.
+    let grant = GrantRow {
+        grant: GrantId {
+            prefix: u32::MAX,
+            number: u64::MAX,
+        },
+        label: Some(Label::new(&"x".repeat(1000))),
+        page: PageSize::Transparent,
+        node: Some(u32::MAX),
+        size_class_bytes: MOST_NUMBER,
+        uses: u32::MAX,
+        charged_slabs: u32::MAX,
+        held_slabs: u32::MAX,
+    };
+    // What the machine sends: quotas and grants beside a hundred others, or as many of the others as allowed.
     let beside = Status {
         pools: vec![pool.clone(); 100],
         quotas: vec![quota; MOST_QUOTA_ROWS],
+        grants: vec![grant; MOST_GRANT_ROWS],
         ..Status::default()
     };
     Reply::Status(Box::new(beside)).encode().expect("they fit");
@@ -263,11 +293,12 @@ fn request() -> impl Strategy<Value = Request> {
         "[A-Za-z0-9._-]{1,64}".prop_map(|name| Request::Give(Give {
             lease: LeaseId::new(name).expect("a name")
         })),
-        any::<(u32, u32, u32)>().prop_map(|(skip_pools, skip_leases, skip_quotas)| {
+        any::<[u32; 4]>().prop_map(|[skip_pools, skip_leases, skip_quotas, skip_grants]| {
             Request::Status(StatusQuery {
                 skip_pools,
                 skip_leases,
                 skip_quotas,
+                skip_grants,
             })
         }),
         (page(), node(), 1..=MOST_NUMBER, any::<u32>()).prop_map(
@@ -281,6 +312,26 @@ fn request() -> impl Strategy<Value = Request> {
         (any::<Option<bool>>(), proptest::option::of(0..=MOST_NUMBER))
             .prop_map(|(on, rate)| Request::Fill(FillChange { on, rate })),
         Just(Request::Drain),
+        (
+            page(),
+            node(),
+            1..=MOST_NUMBER,
+            1..=u32::MAX,
+            prop::option::of(".*".prop_map(Label::from))
+        )
+            .prop_map(|(page, node, size_class_bytes, uses, label)| {
+                Request::Grant(GrantRequest {
+                    page,
+                    node,
+                    size_class_bytes,
+                    uses,
+                    label,
+                })
+            }),
+        any::<(u32, u64)>().prop_map(|(prefix, number)| {
+            let grant = GrantId { prefix, number };
+            Request::Revoke(Revoke { grant })
+        }),
     ]
 }
 
@@ -437,12 +488,12 @@ fn the_documentation_shows_messages() {
         .collect();
     assert_eq!(
         seen.iter().filter(|reply| !**reply).count(),
-        6,
+        8,
         "each request once"
     );
     assert_eq!(
         seen.iter().filter(|reply| **reply).count(),
-        7,
+        9,
         "each reply, and a refusal"
     );
 }

@@ -203,6 +203,8 @@ pub enum RefusalCode {
     BadRequest,
     /// No such lease, or not this client's.
     UnknownLease,
+    /// No such grant.
+    UnknownGrant,
     /// Too many connections or requests; again later.
     Busy,
     /// The daemon is on its way out and allocates no more.
@@ -224,6 +226,7 @@ impl RefusalCode {
             Self::Denied => "denied",
             Self::BadRequest => "bad-request",
             Self::UnknownLease => "unknown-lease",
+            Self::UnknownGrant => "unknown-grant",
             Self::Busy => "busy",
             Self::Draining => "draining",
             Self::Internal => "internal",

@@ -3,17 +3,17 @@
 
 use super::Server;
 use super::budget::processor_time;
-use super::closer::{self, NOBODY};
+use super::closer;
 use super::connections::{Sent, TOO_MANY};
 use super::events::Theirs;
 use super::peers::Unknown;
 use super::pool::Outgoing;
-use crate::lease::Serial;
 use crate::lease::quota::Standing;
+use crate::lease::{Serial, Whose};
 use crate::machine::{ConnectionId, Event, denied};
 use crate::os::peer::{Credentials, Peer};
 use crate::protocol::packet::PacketError;
-use crate::protocol::{Refusal, RefusalCode, Reply, Request};
+use crate::protocol::{GrantId, Refusal, RefusalCode, Reply, Request};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,6 +24,14 @@ const ACCEPTS_A_TURN: usize = 4;
 
 /// So long takes what wakes very many that wait for the other end.
 const LONG: Duration = Duration::from_millis(1);
+
+/// A connection that waited. Out of descriptors, most likely, clients that wait go on waiting.
+fn or_rest(accepted: io::Result<Option<OwnedFd>>) -> Option<OwnedFd> {
+    accepted.unwrap_or_else(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        None
+    })
+}
 
 impl Server {
     /// Accepts what waits. Users that may do nothing here have a budget together; in debt, the
@@ -38,19 +46,12 @@ impl Server {
         let begin = processor_time();
         let mut is_theirs = false;
         for _ in 0..ACCEPTS_A_TURN {
-            match self.listener.accept() {
-                Ok(Some(socket)) => {
-                    is_theirs |= self.welcome(socket) == Standing::Stranger;
-                    if processor_time().saturating_sub(begin) > LONG {
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    // Out of descriptors, most likely: clients that wait go on waiting.
-                    std::thread::sleep(Duration::from_millis(1));
-                    break;
-                }
+            let Some(socket) = or_rest(self.listener.accept()) else {
+                break;
+            };
+            is_theirs |= self.welcome(socket) == Standing::Stranger;
+            if processor_time().saturating_sub(begin) > LONG {
+                break;
             }
         }
         if is_theirs {
@@ -76,22 +77,14 @@ impl Server {
         let mut begin = processor_time();
         // A peer that cannot be named may do nothing.
         let Ok(credentials) = Credentials::of(&socket) else {
-            self.closer.close(NOBODY, socket);
+            self.closer.close(Whose::Nobody, socket);
             return Standing::Stranger;
         };
-        let user = self.pool.user_of(credentials.uid);
+        let number = self.pool.user_of(credentials.uid);
+        let user = Whose::User(number);
         // Before its groups and its cgroup are read: one that does nothing but connect has all that
         // it may have most of the time.
-        let mut has_all = self.connections.has_all(user);
-        if has_all {
-            // It has an account, also where all of its connections are closed and unread.
-            let _ = self.turns.queue(user, true);
-            // In debt it waits until the next tick lets one go.
-            if !self.must_wait(user) && self.connections.let_one_go(user) {
-                has_all = self.connections.has_all(user);
-            }
-        }
-        if has_all || self.peers.has_all(user) {
+        if self.has_all(user) || self.peers.has_all(user) {
             self.is_one_too_many(user, socket);
             return self.charge_before_it_is_known(credentials.uid, user, begin);
         }
@@ -113,13 +106,25 @@ impl Server {
             }
             return self.charge_before_it_is_known(credentials.uid, user, begin);
         }
-        let peer = credentials.peer(&socket, user, false);
+        let peer = credentials.peer(&socket, number, false);
         self.welcome_peer(socket, user, peer, begin)
+    }
+
+    /// Whether a user has all connections that it may have, and has read what those that are closed were sent.
+    fn has_all(&mut self, user: Whose) -> bool {
+        if !self.connections.has_all(user) {
+            return false;
+        }
+        // It has an account, also where all of its connections are closed and unread.
+        let _ = self.turns.queue(user, true);
+        // In debt it waits until the next tick lets one go.
+        let has_place = !self.must_wait(user) && self.connections.let_one_go(user);
+        !has_place || self.connections.has_all(user)
     }
 
     /// A user without connections has no account, and may turn out to have none: it pays as strangers do, together with
     /// them. Root, and the daemon's user, do not.
-    fn charge_before_it_is_known(&mut self, uid: u32, user: u32, begin: Duration) -> Standing {
+    fn charge_before_it_is_known(&mut self, uid: u32, user: Whose, begin: Duration) -> Standing {
         let has_account = self.charge(user, begin);
         if has_account || self.pool.machine.rules().is_owner(uid) {
             Standing::Client
@@ -128,9 +133,13 @@ impl Server {
         }
     }
 
-    fn is_one_too_many(&mut self, user: u32, socket: OwnedFd) {
+    fn is_one_too_many(&mut self, user: Whose, socket: OwnedFd) {
         // Who has no account is a stranger, as far as is known.
-        let whose = if self.turns.knows(user) { user } else { NOBODY };
+        let whose = if self.turns.knows(user) {
+            user
+        } else {
+            Whose::Nobody
+        };
         self.connections
             .turn_away(user, whose, socket, RefusalCode::Busy, TOO_MANY);
         self.pool.machine.counters().turned_away += 1;
@@ -157,9 +166,9 @@ impl Server {
     fn welcome_peer(
         &mut self,
         socket: OwnedFd,
-        user: u32,
+        user: Whose,
         peer: io::Result<Peer>,
-        mut begin: Duration,
+        begin: Duration,
     ) -> Standing {
         let Ok(peer) = peer else {
             self.closer.close(user, socket);
@@ -170,10 +179,23 @@ impl Server {
             self.pool.machine.counters().denied += 1;
             let text = denied(&peer);
             self.connections
-                .turn_away(user, NOBODY, socket, RefusalCode::Denied, &text);
+                .turn_away(user, Whose::Nobody, socket, RefusalCode::Denied, &text);
             return standing;
         }
-        if let Some(id) = self.connections.one_to_give_up(&peer, standing) {
+        self.take_in(socket, user, peer, standing, begin);
+        standing
+    }
+
+    /// Takes a connection of one that may have some; another one's may have to give way.
+    fn take_in(
+        &mut self,
+        socket: OwnedFd,
+        user: Whose,
+        peer: Peer,
+        standing: Standing,
+        mut begin: Duration,
+    ) {
+        if let Some(id) = self.connections.one_to_give_up(user, standing) {
             let before = processor_time();
             self.close_on_its_account(id);
             begin += processor_time().saturating_sub(before);
@@ -181,19 +203,78 @@ impl Server {
         let is_bounded = standing != Standing::Owner;
         // Out of descriptors, it is closed.
         let Ok(queue) = self.turns.queue(user, is_bounded) else {
-            self.closer.close(user, socket);
-            return standing;
+            return self.closer.close(user, socket);
         };
-        let is_added = self.connections.add(socket, peer, standing, queue);
+        let is_added = self.connections.add(socket, peer, user, standing, queue);
         self.pool.machine.counters().turned_away += u64::from(!is_added);
         self.charge(user, begin);
-        standing
+    }
+
+    /// Accepts what waits at the socket of a grant, which counts for the grant alone: whichever user it is, nothing of
+    /// it is looked up. A grant in debt has no turn here either.
+    pub(super) fn accept_at_doors(&mut self) {
+        let Some(id) = self.pool.doors.next() else {
+            return;
+        };
+        let whose = Whose::Grant(id);
+        if !self.turns.is_aside(whose) {
+            self.accept_at(id, whose);
+        }
+        if self.turns.is_aside(whose) {
+            self.pool.doors.set_aside(id);
+        }
+    }
+
+    fn accept_at(&mut self, id: GrantId, whose: Whose) {
+        let turn = processor_time();
+        for _ in 0..ACCEPTS_A_TURN {
+            let begin = processor_time();
+            let Some(socket) = or_rest(self.pool.doors.accept(id)) else {
+                break;
+            };
+            self.welcome_holder(whose, socket, begin);
+            let is_long = processor_time().saturating_sub(begin) > LONG;
+            if is_long || self.turns.is_aside(whose) {
+                break;
+            }
+        }
+        // Waking up for them, and for their ends, costs as much again each.
+        let spent = processor_time().saturating_sub(turn) * 2;
+        self.turns.spend(whose, spent);
+    }
+
+    fn welcome_holder(&mut self, whose: Whose, socket: OwnedFd, begin: Duration) {
+        let Ok(credentials) = Credentials::of(&socket) else {
+            return self.closer.close(whose, socket);
+        };
+        if self.has_all(whose) {
+            self.is_one_too_many(whose, socket);
+            self.charge(whose, begin);
+            return;
+        }
+        let peer = credentials.alone();
+        self.take_in(socket, whose, peer, Standing::Client, begin);
+    }
+
+    /// Closes connections that came by grants that have ended, and says so: a folder that was removed tells no client.
+    pub(super) fn hang_up_on_ended_grants(&mut self, say: &mut dyn FnMut(&str)) {
+        let ended = self.pool.doors.ended();
+        if ended.is_empty() {
+            return;
+        }
+        for id in &ended {
+            say(&format!("{id} has ended"));
+        }
+        let ended: Vec<_> = ended.into_iter().map(Whose::Grant).collect();
+        for id in self.connections.of_any(&ended) {
+            self.close_on_its_account(id);
+        }
     }
 
     /// Handles one request of a user, or the end of one of its leases.
-    pub(super) fn turn(&mut self, uid: u32) {
+    pub(super) fn turn(&mut self, whose: Whose) {
         let begin = processor_time();
-        let Some(event) = self.turns.next(uid) else {
+        let Some(event) = self.turns.next(whose) else {
             return;
         };
         match event.source {
@@ -204,8 +285,9 @@ impl Server {
                 self.request(id, event.hung_up);
             }
             Theirs::LeasePipe(serial) => self.lease_pipe(serial),
+            Theirs::Door(_) => {}
         }
-        self.charge(uid, begin);
+        self.charge(whose, begin);
     }
 
     /// Handles one request of a connection, if it may have one.
@@ -234,6 +316,7 @@ impl Server {
         let outgoing = self.pool.step(Event::Request {
             from: id,
             peer,
+            grant: self.connections.whose(id).and_then(Whose::grant),
             request,
         });
         if !outgoing.iter().any(|outgoing| outgoing.to == id) {
@@ -272,7 +355,7 @@ impl Server {
     pub(super) fn send_on_their_accounts(&mut self, outgoing: Vec<Outgoing>) {
         for one in outgoing {
             let begin = processor_time();
-            let user = self.connections.peer(one.to).map(|peer| peer.user);
+            let user = self.connections.whose(one.to);
             self.send(one);
             if let Some(user) = user {
                 self.charge(user, begin);
@@ -303,18 +386,20 @@ impl Server {
     /// do at a later tick.
     pub(super) fn wait_for_pipes(&mut self) {
         for serial in self.pool.ends.unwaited() {
-            let Some(uid) = self
-                .pool
-                .machine
-                .leases()
-                .get(serial)
-                .map(|lease| lease.uid)
+            let leases = self.pool.machine.leases();
+            let Some((uid, whose)) = leases.get(serial).map(|lease| (lease.uid, lease.whose))
             else {
                 continue;
             };
-            let is_bounded = !self.pool.machine.rules().is_owner(uid);
-            let user = self.pool.user_of(uid);
-            let queue = self.turns.queue(user, is_bounded);
+            let (whose, is_bounded) = match whose {
+                Whose::Grant(_) => (whose, true),
+                // It may count as another since.
+                _ => (
+                    Whose::User(self.pool.user_of(uid)),
+                    !self.pool.machine.rules().is_owner(uid),
+                ),
+            };
+            let queue = self.turns.queue(whose, is_bounded);
             let waits = queue.and_then(|queue| self.pool.ends.wait(serial, &queue));
             if waits.is_err() {
                 self.pool.ends.does_not_wait(serial);
@@ -347,7 +432,7 @@ impl Server {
     /// user's.
     pub(super) fn close_on_its_account(&mut self, id: ConnectionId) {
         let begin = processor_time();
-        let user = self.connections.peer(id).map(|peer| peer.user);
+        let user = self.connections.whose(id);
         self.close(id);
         if let Some(user) = user {
             self.charge(user, begin);
@@ -355,7 +440,7 @@ impl Server {
     }
 
     /// Whether a user, or strangers if it is none, are in debt.
-    fn must_wait(&self, user: u32) -> bool {
+    fn must_wait(&self, user: Whose) -> bool {
         let now = Instant::now();
         if self.turns.knows(user) {
             self.turns.is_in_debt(user, now)
@@ -365,9 +450,9 @@ impl Server {
     }
 
     /// Ends connections that are due: of each user one, if it has not `had_one`, and more while it is not in debt.
-    pub(super) fn close_due(&mut self, due: Vec<ConnectionId>, had_one: &mut BTreeSet<u32>) {
+    pub(super) fn close_due(&mut self, due: Vec<ConnectionId>, had_one: &mut BTreeSet<Whose>) {
         for id in due {
-            let user = self.connections.peer(id).map(|peer| peer.user);
+            let user = self.connections.whose(id);
             if user.is_some_and(|user| had_one.insert(user) || !self.must_wait(user)) {
                 self.close_on_its_account(id);
             }
@@ -375,7 +460,7 @@ impl Server {
     }
 
     /// Lets go of connections that were closed, and read meanwhile: of each user one, and more while it is not in debt.
-    pub(super) fn let_go_of_read(&mut self, had_one: &mut BTreeSet<u32>) {
+    pub(super) fn let_go_of_read(&mut self, had_one: &mut BTreeSet<Whose>) {
         for user in self.connections.with_unread() {
             loop {
                 let begin = processor_time();
@@ -392,7 +477,7 @@ impl Server {
     }
 
     /// What this thread has done since `begin` is on the account of a user, or of strangers if it has none.
-    fn charge_user_or_strangers(&mut self, user: u32, begin: Duration) -> Duration {
+    fn charge_user_or_strangers(&mut self, user: Whose, begin: Duration) -> Duration {
         let spent = processor_time().saturating_sub(begin);
         if !self.turns.spend(user, spent) {
             self.strangers.spend(spent, Instant::now());
@@ -401,7 +486,7 @@ impl Server {
     }
 
     /// What this thread has done since `begin` is on the account of `user`, if it has one.
-    pub(super) fn charge(&mut self, user: u32, begin: Duration) -> bool {
+    pub(super) fn charge(&mut self, user: Whose, begin: Duration) -> bool {
         let spent = processor_time().saturating_sub(begin);
         self.turns.spend(user, spent)
     }

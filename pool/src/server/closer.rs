@@ -11,6 +11,7 @@
 //! makes wait is nothing that another waits for, also where no thread can be had any more. A socket counts for its
 //! user until it is closed. One that no descriptor can be sent to is closed at once.
 
+use crate::lease::Whose;
 use crate::os::background;
 use crate::os::interrupt::interrupt;
 use crate::os::passrights;
@@ -36,14 +37,11 @@ const MOST: usize = 64;
 /// Threads that close at a time, but for those that are left to themselves.
 const PLACES: u64 = 2;
 
-/// The user of what is no user's.
-pub(super) const NOBODY: u32 = u32::MAX;
-
 /// Something to close.
 #[derive(Debug)]
 struct Open {
     number: u64,
-    user: u32,
+    user: Whose,
     /// Whether its user's connections are counted with it.
     counts: bool,
 }
@@ -52,9 +50,9 @@ struct Open {
 #[derive(Debug, Default)]
 struct Queue {
     /// By user, the first first.
-    waiting: BTreeMap<u32, VecDeque<(Open, OwnedFd)>>,
+    waiting: BTreeMap<Whose, VecDeque<(Open, OwnedFd)>>,
     /// The users of these, in turn.
-    turns: VecDeque<u32>,
+    turns: VecDeque<Whose>,
     /// What threads close now, by their numbers.
     closing: BTreeMap<u64, Open>,
     /// The kernel's numbers of these threads, also of those that have nothing to close.
@@ -62,14 +60,14 @@ struct Queue {
     /// What threads close that are left to themselves.
     lost: BTreeMap<u64, Open>,
     /// Sockets that are not closed yet, by user.
-    unclosed: BTreeMap<u32, u32>,
+    unclosed: BTreeMap<Whose, u32>,
     /// What was given away so far.
     given: u64,
     is_over: bool,
 }
 
 impl Queue {
-    fn add(&mut self, user: u32, counts: bool, descriptor: OwnedFd) {
+    fn add(&mut self, user: Whose, counts: bool, descriptor: OwnedFd) {
         let open = Open {
             number: self.given,
             user,
@@ -89,7 +87,7 @@ impl Queue {
 
     /// The next one for a thread: of a user of which no other closes one.
     fn next(&mut self, thread: u64) -> Option<OwnedFd> {
-        let is_free = |user: &u32| self.closing.values().all(|open| open.user != *user);
+        let is_free = |user: &Whose| self.closing.values().all(|open| open.user != *user);
         let at = self.turns.iter().position(is_free)?;
         let user = self.turns.remove(at)?;
         let of_user = self.waiting.get_mut(&user)?;
@@ -261,18 +259,18 @@ impl Closer {
     }
 
     /// Closes a user's socket soon; at once where no process can make that take long.
-    pub(super) fn close(&self, user: u32, socket: OwnedFd) {
+    pub(super) fn close(&self, user: Whose, socket: OwnedFd) {
         if !passrights::are_refused(&socket) {
             self.add(user, true, socket);
         }
     }
 
     /// Closes soon what a user was sent, its memory or an end of its lease pipe, or the other end.
-    pub(super) fn close_sent(&self, user: u32, descriptor: OwnedFd) {
+    pub(super) fn close_sent(&self, user: Whose, descriptor: OwnedFd) {
         self.add(user, false, descriptor);
     }
 
-    fn add(&self, user: u32, counts: bool, descriptor: OwnedFd) {
+    fn add(&self, user: Whose, counts: bool, descriptor: OwnedFd) {
         self.shared.lock().add(user, counts, descriptor);
         self.shared.changed.notify_all();
     }
@@ -284,7 +282,7 @@ impl Closer {
     }
 
     /// What a user's is not closed yet.
-    pub(super) fn unclosed(&self, user: u32) -> u32 {
+    pub(super) fn unclosed(&self, user: Whose) -> u32 {
         self.shared.lock().unclosed.get(&user).copied().unwrap_or(0)
     }
 
@@ -352,16 +350,19 @@ mod tests {
                 packet::send(&clients, b"take this", &[near.as_fd()]).unwrap();
                 far_ends.push(far);
             }
-            closer.close(user, daemons);
+            closer.close(Whose::User(user), daemons);
         }
-        assert_eq!(closer.unclosed(3), 1);
+        assert_eq!(closer.unclosed(Whose::User(3)), 1);
         let mut looks = 0;
         while let Some(soon) = closer.look_after(Instant::now()) {
             thread::sleep(soon);
             looks += 1;
             assert!(looks < 60_000, "it waits for the other end");
         }
-        assert_eq!([1, 2, 3].map(|user| closer.unclosed(user)), [0; 3]);
+        assert_eq!(
+            [1, 2, 3].map(|user| closer.unclosed(Whose::User(user))),
+            [0; 3]
+        );
         assert!(looks > 0 && !closer.is_behind());
     }
 
@@ -372,7 +373,7 @@ mod tests {
         let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
         let (daemons, clients) = pair.unwrap();
         let refuses = passrights::refuse(&daemons).is_ok();
-        closer.close(1, daemons);
+        closer.close(Whose::User(1), daemons);
         assert_eq!(closer.given(), u64::from(!refuses));
         if refuses {
             let end = packet::receive(&clients, 1, 0);
@@ -398,12 +399,20 @@ mod tests {
         let held = HELD.lock().unwrap();
         let (pipe, _writes) = rustix::pipe::pipe().unwrap();
         for _ in 0..=MOST {
-            closer.close_sent(1, pipe.try_clone().unwrap());
+            closer.close_sent(Whose::User(1), pipe.try_clone().unwrap());
         }
         assert!(closer.is_behind());
-        assert_eq!(closer.unclosed(1), 0, "a pipe is no connection");
+        assert_eq!(
+            closer.unclosed(Whose::User(1)),
+            0,
+            "a pipe is no connection"
+        );
         // Without a look, as where no other thread can be had.
-        for user in [2, 3, 2, NOBODY] {
+        for user in [2, 3, 2]
+            .map(Whose::User)
+            .into_iter()
+            .chain([Whose::Nobody])
+        {
             let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
             closer.close_sent(user, ours.into());
             assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);

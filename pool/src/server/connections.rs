@@ -15,10 +15,10 @@
 use super::closer::Closer;
 use super::events::{Events, Theirs};
 use super::pool::Outgoing;
-use super::unread::Unread;
+use super::unread::{Unread, is_unread};
 use crate::config::Limits;
-use crate::lease::Serial;
 use crate::lease::quota::Standing;
+use crate::lease::{Serial, Whose};
 use crate::machine::ConnectionId;
 use crate::os::passrights;
 use crate::os::peer::Peer;
@@ -51,6 +51,7 @@ pub(super) struct Connection {
     /// Its user's queue.
     queue: Rc<Events>,
     peer: Peer,
+    whose: Whose,
     standing: Standing,
     /// When its last request came.
     heard: Instant,
@@ -84,7 +85,7 @@ pub(super) struct Connections {
     next: ConnectionId,
     open: BTreeMap<ConnectionId, Connection>,
     /// Of users other than the owner.
-    by_user: BTreeMap<u32, u32>,
+    by_user: BTreeMap<Whose, u32>,
     /// Closed, with a reply unread.
     unread: Unread,
     /// Turned away, and not read why.
@@ -160,13 +161,13 @@ impl Connections {
     }
 
     /// Those of a user, also while they wait to be closed, or for a reply to be read.
-    fn of_user(&self, user: u32) -> u32 {
+    fn of_user(&self, user: Whose) -> u32 {
         let open = self.by_user.get(&user).copied().unwrap_or(0);
         open + self.closer.unclosed(user) + self.unread.of_user(user)
     }
 
     /// Whether a user whose connections are counted has all that one may have: not the owner.
-    pub(super) fn has_all(&self, user: u32) -> bool {
+    pub(super) fn has_all(&self, user: Whose) -> bool {
         let is_counted = self.by_user.contains_key(&user) || self.unread.of_user(user) > 0;
         is_counted && self.of_user(user) >= self.limits.connections_per_user
     }
@@ -178,7 +179,7 @@ impl Connections {
     }
 
     /// Lets go of one of a user's that was closed, and that it has read meanwhile; whether there was one.
-    pub(super) fn let_one_go(&mut self, user: u32) -> bool {
+    pub(super) fn let_one_go(&mut self, user: Whose) -> bool {
         let read = self.unread.read_by(user);
         let Some(socket) = read.or_else(|| self.turned_away.read_by(user)) else {
             return false;
@@ -188,15 +189,15 @@ impl Connections {
     }
 
     /// Users of which some that were closed were not read.
-    pub(super) fn with_unread(&self) -> BTreeSet<u32> {
+    pub(super) fn with_unread(&self) -> BTreeSet<Whose> {
         self.unread
             .users()
             .chain(self.turned_away.users())
             .collect()
     }
 
-    /// Whether there is no connection left for `peer`.
-    fn is_full(&self, peer: &Peer, standing: Standing) -> bool {
+    /// Whether there is no connection left for a user.
+    fn is_full(&self, user: Whose, standing: Standing) -> bool {
         let others: u32 = self.by_user.values().sum();
         if standing == Standing::Owner {
             // More of others may be open than now may be: they keep out no owner's.
@@ -206,26 +207,30 @@ impl Connections {
         }
         others >= self.for_others()
             || self.has_no_place()
-            || self.of_user(peer.user) >= self.limits.connections_per_user
+            || self.of_user(user) >= self.limits.connections_per_user
     }
 
-    /// The connection to close so that `peer` gets one: of the user that has most, and has one that
+    /// The connection to close so that a user gets one: of the user that has most, and has one that
     /// no request is being worked on.
-    pub(super) fn one_to_give_up(&self, peer: &Peer, standing: Standing) -> Option<ConnectionId> {
-        let mine = self.of_user(peer.user);
+    pub(super) fn one_to_give_up(&self, user: Whose, standing: Standing) -> Option<ConnectionId> {
+        let mine = self.of_user(user);
         if standing == Standing::Owner
             || mine >= self.limits.connections_per_user
-            || !self.is_full(peer, standing)
+            || !self.is_full(user, standing)
         {
             return None;
         }
         let with_more = |open: &Connection| {
-            let count = *self.by_user.get(&open.peer.user)?;
+            let count = *self.by_user.get(&open.whose)?;
             (open.standing != Standing::Owner && !open.working && count > mine + 1).then_some(count)
         };
+        // One that leaves a reply unread keeps its place once it is closed.
+        let needs_place = self.has_no_place();
+        let is_place = |open: &Connection| !needs_place || !is_unread(&open.socket);
         // Of the largest user the idlest, one that leaves its reply unread last.
         let open = self.open.iter();
         let closable = open.filter_map(|(id, open)| Some((with_more(open)?, *id, open)));
+        let closable = closable.filter(|(_, _, open)| is_place(open));
         let idlest = closable
             .min_by_key(|(count, _, open)| (Reverse(*count), open.unsent.is_some(), open.heard));
         idlest.map(|(_, id, _)| id)
@@ -237,28 +242,30 @@ impl Connections {
         &mut self,
         socket: OwnedFd,
         peer: Peer,
+        user: Whose,
         standing: Standing,
         queue: Rc<Events>,
     ) -> bool {
-        if self.is_full(&peer, standing) {
-            self.turn_away(peer.user, peer.user, socket, RefusalCode::Busy, TOO_MANY);
+        if self.is_full(user, standing) {
+            self.turn_away(user, user, socket, RefusalCode::Busy, TOO_MANY);
             return false;
         }
         let id = self.next;
         let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER);
         if queue.add(Theirs::Connection(id), &socket, true).is_err() {
-            self.closer.close(peer.user, socket);
+            self.closer.close(user, socket);
             return false;
         }
         self.next += 1;
         if standing != Standing::Owner {
-            *self.by_user.entry(peer.user).or_default() += 1;
+            *self.by_user.entry(user).or_default() += 1;
         }
         let connection = Connection {
             is_bare: passrights::are_refused(&socket),
             socket,
             queue,
             peer,
+            whose: user,
             standing,
             heard: Instant::now(),
             unsent: None,
@@ -273,8 +280,8 @@ impl Connections {
     /// its user, or strangers together.
     pub(super) fn turn_away(
         &mut self,
-        user: u32,
-        whose: u32,
+        user: Whose,
+        whose: Whose,
         socket: OwnedFd,
         code: RefusalCode,
         text: &str,
@@ -328,6 +335,11 @@ impl Connections {
         self.open.get(&id).map(|connection| &connection.peer)
     }
 
+    /// For whom it counts.
+    pub(super) fn whose(&self, id: ConnectionId) -> Option<Whose> {
+        self.open.get(&id).map(|open| open.whose)
+    }
+
     /// The reply to a request comes later: nothing is read meanwhile.
     pub(super) fn waits(&mut self, id: ConnectionId) {
         if let Some(connection) = self.open.get_mut(&id) {
@@ -376,7 +388,7 @@ impl Connections {
                 // The client has the same by now. It may have the pipe in an `epoll` that makes the last close wait for
                 // as long as it likes, and a lock on the memory: then a close waits for each reader of `/proc/locks`.
                 for descriptor in unsent.descriptors.drain(..) {
-                    self.closer.close_sent(connection.peer.user, descriptor);
+                    self.closer.close_sent(connection.whose, descriptor);
                 }
                 if !connection.reading {
                     connection.reading = true;
@@ -398,15 +410,15 @@ impl Connections {
     pub(super) fn close(&mut self, id: ConnectionId) -> Option<Serial> {
         let connection = self.open.remove(&id)?;
         let is_counted = connection.standing != Standing::Owner;
-        if is_counted && let Some(count) = self.by_user.get_mut(&connection.peer.user) {
+        if is_counted && let Some(count) = self.by_user.get_mut(&connection.whose) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.by_user.remove(&connection.peer.user);
+                self.by_user.remove(&connection.whose);
             }
         }
         // It keeps a copy of what it waits for until then: no event of it is for anyone any more.
         let _ = connection.queue.remove(&connection.socket);
-        let (user, socket) = (connection.peer.user, connection.socket);
+        let (user, socket) = (connection.whose, connection.socket);
         let left = if is_counted {
             self.unread.hang_up(user, socket)
         } else {
@@ -421,8 +433,17 @@ impl Connections {
     /// Connections of users that may do nothing here any more.
     pub(super) fn of_strangers(&self, standing: impl Fn(&Peer) -> Standing) -> Vec<ConnectionId> {
         let open = self.open.iter();
-        let strange = open.filter(|(_, open)| standing(&open.peer) == Standing::Stranger);
+        let strange = open.filter(|(_, open)| {
+            open.whose.grant().is_none() && standing(&open.peer) == Standing::Stranger
+        });
         strange.map(|(id, _)| *id).collect()
+    }
+
+    /// Connections that count for one of these.
+    pub(super) fn of_any(&self, whose: &[Whose]) -> Vec<ConnectionId> {
+        let own = self.open.iter();
+        let own = own.filter(|(_, open)| whose.contains(&open.whose));
+        own.map(|(id, _)| *id).collect()
     }
 
     /// Connections from which nothing was heard for too long.
@@ -455,10 +476,16 @@ impl Connections {
 mod tests {
     use super::*;
     use crate::os::threads::Threads;
-    use crate::protocol::{Lease, LeaseId, PageSize};
+    use crate::protocol::{GrantId, Lease, LeaseId, PageSize};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::sync::Arc;
+
+    /// None yet, with these limits.
+    fn limited(limits: &Limits) -> Connections {
+        let closer = Closer::new(Arc::new(Threads::new().unwrap())).unwrap();
+        Connections::new(limits, Rc::new(closer))
+    }
 
     /// The daemon's end of a connection, and the client's.
     fn pair() -> (OwnedFd, OwnedFd) {
@@ -520,21 +547,21 @@ mod tests {
     /// A connection of a user to `connections`, if there is a place; the client's end.
     fn connect(connections: &mut Connections, user: u32) -> Option<OwnedFd> {
         let client = Standing::Client;
-        assert_eq!(connections.one_to_give_up(&peer(user), client), None);
+        assert_eq!(connections.one_to_give_up(Whose::User(user), client), None);
         connect_as(connections, user, client)
     }
 
     fn connect_as(connections: &mut Connections, user: u32, standing: Standing) -> Option<OwnedFd> {
         let (ours, theirs) = pair();
         let queue = Rc::new(Events::new().unwrap());
-        let is_added = connections.add(ours, peer(user), standing, queue);
+        let is_added = connections.add(ours, peer(user), Whose::User(user), standing, queue);
         is_added.then_some(theirs)
     }
 
     /// Turns a new connection of a user away, on the account of `whose`; the client's end.
-    fn refuse(connections: &mut Connections, user: u32, whose: u32) -> OwnedFd {
+    fn refuse(connections: &mut Connections, user: u32, whose: Whose) -> OwnedFd {
         let (ours, theirs) = pair();
-        connections.turn_away(user, whose, ours, RefusalCode::Denied, "no");
+        connections.turn_away(Whose::User(user), whose, ours, RefusalCode::Denied, "no");
         theirs
     }
 
@@ -542,30 +569,34 @@ mod tests {
         packet::receive(end, 1 << 10, 0).is_ok()
     }
 
-    /// Has the last connection sent a reply, and closes it.
-    fn reply_and_close(connections: &mut Connections) {
+    /// Sends the last connection a reply.
+    fn reply(connections: &mut Connections) -> ConnectionId {
         let to = connections.next - 1;
         let reply = Reply::Give;
         let lease = None;
         let sent = connections.answer(Outgoing { to, reply, lease });
-        assert_eq!((sent, connections.close(to)), (Sent::Yes, None));
+        assert_eq!(sent, Sent::Yes);
+        to
+    }
+
+    fn reply_and_close(connections: &mut Connections) {
+        let to = reply(connections);
+        assert_eq!(connections.close(to), None);
     }
 
     #[test]
     fn a_place_is_free_again_when_its_reply_is_read() {
-        let limits = Limits {
+        let mut connections = limited(&Limits {
             connections: 3,
             connections_per_user: 2,
             ..Limits::default()
-        };
-        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
-        let mut connections = Connections::new(&limits, closer);
+        });
         let mut unread = Vec::new();
         for user in [1, 1, 2, 2] {
             unread.push(connect(&mut connections, user).unwrap());
             reply_and_close(&mut connections);
         }
-        assert!(connections.has_all(1) && connections.has_all(2));
+        assert!(connections.has_all(Whose::User(1)) && connections.has_all(Whose::User(2)));
         assert!(connect(&mut connections, 3).is_none(), "all have no more");
         let read = unread.swap_remove(0);
         packet::receive(&read, 1 << 10, 0).unwrap();
@@ -575,6 +606,7 @@ mod tests {
         ));
         // Where descriptors pass a thread closes it.
         let until_free = |connections: &mut Connections, user| {
+            let user = Whose::User(user);
             while connections.has_all(user) {
                 connections.let_one_go(user);
                 std::thread::yield_now();
@@ -583,16 +615,74 @@ mod tests {
         until_free(&mut connections, 1);
         assert!(connect(&mut connections, 3).is_some());
         // One that is gone has read all that it will.
-        assert!(connections.has_all(2));
+        assert!(connections.has_all(Whose::User(2)));
         drop(unread);
         until_free(&mut connections, 2);
     }
 
     #[test]
+    fn a_connection_that_would_leave_no_place_gives_way_to_none() {
+        let mut connections = limited(&Limits {
+            connections: 4,
+            connections_per_user: 6,
+            ..Limits::default()
+        });
+        let mut ends = Vec::new();
+        for _ in 0..3 {
+            ends.push(connect(&mut connections, 1).unwrap());
+            reply_and_close(&mut connections);
+        }
+        for _ in 0..2 {
+            ends.push(connect(&mut connections, 1).unwrap());
+            reply(&mut connections);
+        }
+        ends.push(connect(&mut connections, 1).unwrap());
+        let read = connections.next - 1;
+        // Of three that are open, the one heard of last has nothing unread.
+        let gives_way = |connections: &Connections, user| {
+            connections.one_to_give_up(Whose::User(user), Standing::Client)
+        };
+        assert_eq!(gives_way(&connections, 2), Some(read));
+        connections.close(read);
+        assert!(connect(&mut connections, 2).is_some());
+        assert!(connections.has_no_place());
+        assert_eq!(gives_way(&connections, 3), None);
+    }
+
+    #[test]
+    fn connections_by_a_grant_count_for_it_alone_whichever_users_they_are() {
+        let mut connections = limited(&Limits {
+            connections: 32,
+            connections_per_user: 2,
+            ..Limits::default()
+        });
+        let grant = |number| {
+            let prefix = 0xabc;
+            Whose::Grant(GrantId { prefix, number })
+        };
+        let mut ends = Vec::new();
+        let mut by = |connections: &mut Connections, whose, user| {
+            let (ours, theirs) = pair();
+            ends.push(theirs);
+            let queue = Rc::new(Events::new().unwrap());
+            connections.add(ours, peer(user), whose, Standing::Client, queue)
+        };
+        // Root has no more by it than others.
+        let added = [0, 1, 2].map(|user| by(&mut connections, grant(1), user));
+        assert_eq!(added, [true, true, false]);
+        assert!(connections.has_all(grant(1)) && !connections.has_all(grant(2)));
+        assert!(by(&mut connections, grant(2), 1));
+        assert!(by(&mut connections, Whose::User(1), 1));
+        // None of these users may do anything elsewhere.
+        let strange = connections.of_strangers(|_| Standing::Stranger);
+        assert_eq!(strange, [3], "the one on the pool's own socket");
+        assert_eq!(connections.of_any(&[grant(1)]), [0, 1]);
+    }
+
+    #[test]
     fn strangers_that_read_no_refusal_hear_none() {
-        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
-        let mut connections = Connections::new(&Limits::default(), closer);
-        let mut turn_away = |user| refuse(&mut connections, user, u32::MAX);
+        let mut connections = limited(&Limits::default());
+        let mut turn_away = |user| refuse(&mut connections, user, Whose::Nobody);
         let mut ends: Vec<_> = (0..65).map(&mut turn_away).collect();
         assert!(!hears(&ends.pop().unwrap()));
         assert!(hears(&ends.pop().unwrap()));
@@ -602,14 +692,12 @@ mod tests {
     /// Where a process may have few descriptors, these are none that root's connections need.
     #[test]
     fn unread_refusals_are_half_as_many_as_connections() {
-        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
-        let limits = Limits {
+        let mut connections = limited(&Limits {
             connections: 8,
             ..Limits::default()
-        };
-        let mut connections = Connections::new(&limits, closer);
+        });
         let ends: Vec<_> = (1..=8)
-            .map(|user| refuse(&mut connections, user, user))
+            .map(|user| refuse(&mut connections, user, Whose::User(user)))
             .collect();
         let heard = ends.iter().filter(|end| hears(end));
         assert_eq!(heard.count(), 4);
@@ -617,8 +705,7 @@ mod tests {
 
     #[test]
     fn connections_that_stay_above_a_new_limit_keep_out_no_owner() {
-        let closer = Rc::new(Closer::new(Arc::new(Threads::new().unwrap())).unwrap());
-        let mut connections = Connections::new(&Limits::default(), closer);
+        let mut connections = limited(&Limits::default());
         let _of_others = [1, 2, 3].map(|user| connect(&mut connections, user).unwrap());
         connections.limit(&Limits {
             connections: 2,

@@ -79,7 +79,8 @@ impl Ends {
     /// Has one wait in this queue.
     pub(super) fn wait(&mut self, serial: Serial, queue: &Rc<Events>) -> io::Result<()> {
         if let Some(end) = self.pipes.get_mut(&serial) {
-            queue.add(Theirs::LeasePipe(serial), &end.pipe, true)?;
+            let read = end.pipe.heeds_bytes();
+            queue.add(Theirs::LeasePipe(serial), &end.pipe, read)?;
             end.queue = Some(Rc::clone(queue));
         }
         Ok(())

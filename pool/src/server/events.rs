@@ -1,12 +1,12 @@
 //! What the server waits for, by what it is.
 //!
-//! Each user's connections and pipes wait in an `epoll` of the user's; the loop asks for those of all users, and for
-//! what is the daemon's own, in one `ppoll`. No `epoll` is in another: a thread that adds one to another, or anything to one
+//! Each user's connections and pipes wait in an `epoll` of the user's, and the sockets of grants in one for all of them;
+//! the loop asks for these, and for what is the daemon's own, in one `ppoll`. No `epoll` is in another: a thread that adds one to another, or anything to one
 //! that is in another, has to wait for a lock of which the machine has one (`epnested_mutex`), and any
 //! process can hold that for as long as it likes. Before Linux 6.4 so does a thread that closes one, which is a
 //! thread's work that may wait.
 
-use crate::lease::Serial;
+use crate::lease::{Serial, Whose};
 use crate::machine::ConnectionId;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -27,8 +27,10 @@ pub(super) enum Source {
     Reloads,
     /// The socket clients connect to.
     Listener,
+    /// Sockets of grants.
+    Doors,
     /// What a user has in [`Events`] of its own.
-    User(u32),
+    Queue(Whose),
 }
 
 /// Those of these that have something to read, after at most `most`. To the nanosecond: in a whole millisecond
@@ -50,13 +52,15 @@ pub(super) fn wait_for(
     Ok(ready.map(|((source, _), _)| *source).collect())
 }
 
-/// Of a user's, what something happened to.
+/// Of a user's, or of all grants', what something happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Theirs {
     /// A client.
     Connection(ConnectionId),
     /// The pipe of a lease.
     LeasePipe(Serial),
+    /// The socket of the grant with this number.
+    Door(u64),
 }
 
 /// A number in the lower bits, what it numbers in the upper ones.
@@ -67,6 +71,7 @@ impl Theirs {
         let (kind, number) = match self {
             Self::Connection(number) => (0, number),
             Self::LeasePipe(number) => (1, number),
+            Self::Door(number) => (2, number),
         };
         (kind << KIND_SHIFT) | (number & ((1 << KIND_SHIFT) - 1))
     }
@@ -76,6 +81,7 @@ impl Theirs {
         Some(match token >> KIND_SHIFT {
             0 => Self::Connection(number),
             1 => Self::LeasePipe(number),
+            2 => Self::Door(number),
             _ => return None,
         })
     }
@@ -202,6 +208,7 @@ mod tests {
             Theirs::Connection(0),
             Theirs::Connection((1 << KIND_SHIFT) - 1),
             Theirs::LeasePipe(7),
+            Theirs::Door(8),
         ] {
             assert_eq!(Theirs::from_token(source.token()), Some(source));
         }

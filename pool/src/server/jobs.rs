@@ -17,6 +17,9 @@ impl Pool {
         if let Ticket::Fill(..) | Ticket::TopUp(_) = done.ticket {
             self.machine.zeroed(done.zeroed_bytes, done.zeroing_ns);
         }
+        if let Some(slab) = done.made {
+            self.files.insert(slab);
+        }
         let event = match done.ticket {
             Ticket::Fill(_, slab) => self.filled(slab, done.result),
             Ticket::TopUp(slab) => {
@@ -24,17 +27,17 @@ impl Pool {
                 let error = done.result.err().map(|error| error.to_string());
                 Event::ToppedUp { slab, error }
             }
-            Ticket::Empty(slab) => Event::Emptied {
+            Ticket::Empty(slab, _) => Event::Emptied {
                 slab,
                 is_alone: done.is_alone,
-                stray_bytes: self.stray_since(slab),
+                used_bytes: self.files.used_bytes(slab),
             },
-            Ticket::Unreserve(slab, lease) => return self.unreserved(slab, lease),
-            Ticket::ZeroInPlace(slab) => Event::Zeroed {
-                slab,
+            Ticket::ZeroInPlace(slab) => {
+                self.is_done(slab);
                 // No other process may have come to hold it meanwhile either.
-                is_clean: done.result.is_ok() && done.is_alone,
-            },
+                let is_clean = done.result.is_ok() && done.is_alone;
+                Event::Zeroed { slab, is_clean }
+            }
             Ticket::EmptyAgain(slab) => Event::EmptiedAgain(slab),
             Ticket::Discard(slab) => {
                 if let Some(slab) = self.files.remove(slab) {
@@ -57,16 +60,10 @@ impl Pool {
 
     fn filled(&mut self, slab: SlabId, result: io::Result<()>) -> Event {
         self.is_done(slab);
-        let file = self.files.get(slab);
-        let is_memfd = file.as_ref().is_ok_and(|file| file.is_memfd());
-        let marked = result.and_then(|()| self.files.mark_clean(slab));
+        let marked = result.and_then(|()| self.files.get(slab)?.mark_clean());
         let error = marked
             .err()
             .map(|error| format!("filling stopped: {error}"));
-        Event::Filled {
-            slab,
-            is_memfd,
-            error,
-        }
+        Event::Filled { slab, error }
     }
 }

@@ -1,16 +1,16 @@
-//! What the service manager keeps over a restart: mounts with their files, files of
-//! leases, and clean files without a name.
+//! What the service manager keeps over a restart: clean slabs, by their mount or by their file without a name, and
+//! files of leases.
 //!
-//! Of clean files, only one that was never allocated is handed over, and the manager is told to
-//! let go of it when it is allocated. Should the daemon die in between, the seal on
+//! A clean slab is handed over once it is filled, and the manager is told to
+//! let go of it when it is allocated. Should the daemon die in between, the mark on
 //! the file says what it is.
 
 use super::notifier::{Notifier, Ticket, Told};
 use crate::lease::Serial;
 use crate::os::service;
 use crate::protocol::PageSize;
+use crate::store::Key;
 use crate::store::slab::{Slab, SlabId};
-use crate::store::{Files, Key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,9 +21,9 @@ use std::sync::Arc;
 pub(super) struct Received {
     /// The socket clients connect to.
     pub(super) socket: Option<OwnedFd>,
-    /// Mounts of an earlier daemon; `None` without a manager.
-    pub(super) mounts: Option<Vec<(PageSize, OwnedFd)>>,
-    /// Clean files of an earlier daemon, under their old names.
+    /// Whether there is a manager that keeps what it is given.
+    pub(super) has_manager: bool,
+    /// Clean slabs of an earlier daemon, under their old names.
     pub(super) slabs: Vec<(String, OwnedFd)>,
     /// Files of leases, by the number of the lease.
     pub(super) leases: BTreeMap<Serial, OwnedFd>,
@@ -36,13 +36,11 @@ impl Received {
     /// Variables that make no sense.
     pub(super) fn new() -> io::Result<Self> {
         let mut received = Self {
-            mounts: service::notified_at().map(|_| Vec::new()),
+            has_manager: service::notified_at().is_some(),
             ..Self::default()
         };
         for (name, file) in service::received()? {
-            if let Some(page) = mounted_pages(&name) {
-                received.mounts.get_or_insert_default().push((page, file));
-            } else if let Some(serial) = leased(&name) {
+            if let Some(serial) = leased(&name) {
                 received.leases.insert(serial, file);
             } else if is_slab(&name) {
                 received.slabs.push((name, file));
@@ -159,27 +157,12 @@ impl Keeper {
         })
     }
 
-    /// Hands all mounts to the manager; one that it has already it does not keep twice.
-    pub(super) fn keep_mounts(&mut self, files: &Files) {
-        for (page, mount) in files.mounts() {
-            match mount.try_clone_to_owned() {
-                Ok(mount) => drop(self.keep_as(mount_name(page), Arc::new(mount))),
-                Err(_) => self.refused += 1,
-            }
-        }
-    }
-
-    /// The mounts are empty, and need not outlive the daemon.
-    pub(super) fn forget_mounts(&mut self, files: &Files) {
-        for (page, _) in files.mounts() {
-            self.forget_old(&mount_name(page));
-        }
-    }
-
     /// Hands a clean slab to the manager. One it does not take is lost with the
     /// daemon, which is safe.
     pub(super) fn keep(&mut self, slab: &Slab) {
-        self.keep_as(name(slab.id()), slab.file());
+        if let Some(file) = slab.kept() {
+            self.keep_as(name(slab.id()), file);
+        }
     }
 
     /// The slab is no longer clean.
@@ -220,21 +203,11 @@ fn leased(name: &str) -> Option<Serial> {
     name.strip_prefix("lease-")?.parse().ok()
 }
 
-fn mount_name(page: PageSize) -> String {
-    format!("mount-{}", page.word())
-}
-
-/// The pages of a mount, by the name it was kept under.
-fn mounted_pages(name: &str) -> Option<PageSize> {
-    let mut pages = PageSize::ALL.into_iter();
-    pages.find(|page| name == mount_name(*page))
-}
-
-/// Whether a descriptor from the manager is one of ours, by its name; which
-/// class it belongs to shows in the file itself.
+/// Whether a descriptor from the manager is one of ours, by its name; what it is and which
+/// class it belongs to shows in the file itself. Earlier versions had mounts for all slabs, which are let go of.
 fn is_slab(name: &str) -> bool {
-    name.strip_prefix("slab-")
-        .is_some_and(|number| number.parse::<u64>().is_ok())
+    let is_slab = name.strip_prefix("slab-");
+    is_slab.is_some_and(|number| number.parse::<u64>().is_ok()) || name.starts_with("mount-")
 }
 
 /// The class among `keys` a file of `bytes` with blocks of `block_bytes` is from.

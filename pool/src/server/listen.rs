@@ -63,36 +63,18 @@ impl Listener {
 
     /// One at `path`, in place of one at which no process listens any more.
     pub(super) fn make(path: &Path, rules: &Rules) -> Result<Self, ServeError> {
-        let what = || format!("listen at {}", path.display());
-        let failed = |error: rustix::io::Errno| ServeError::socket(what(), error);
+        let failed = |error| ServeError::socket(format!("listen at {}", path.display()), error);
         if let Some(folder) = path.parent() {
-            make_passable(folder).map_err(|error| ServeError::socket(what(), error))?;
+            make_passable(folder).map_err(failed)?;
         }
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let new =
-            || rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let socket = new().map_err(failed)?;
-        let address = SocketAddrUnix::new(path).map_err(failed)?;
-        if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-            let probe = new().map_err(failed)?;
-            if rustix::net::connect(&probe, &address).is_ok() {
-                let text = "another process listens there already";
-                let error = io::Error::new(io::ErrorKind::AddrInUse, text);
-                return Err(ServeError::socket(what(), error));
-            }
-            fs::remove_file(path).map_err(|error| ServeError::socket(what(), error))?;
-        }
-        rustix::net::bind(&socket, &address).map_err(failed)?;
         let listener = Self {
-            socket,
+            socket: bind(path).map_err(failed)?,
             path: Some(path.to_owned()),
             made: true,
         };
         // Before any client can connect: nothing listens yet.
         listener.admit(rules)?;
-        // Where the kernel is older messages are looked at for descriptors.
-        let _ = passrights::refuse(&listener.socket);
-        rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
+        serve(&listener.socket).map_err(failed)?;
         Ok(listener)
     }
 
@@ -154,19 +136,12 @@ impl Listener {
 
     /// A connection that waits; `None` where there is none.
     pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match rustix::net::accept_with(&self.socket, flags) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error) => {
-                let error = io::Error::from(error);
-                match error.kind() {
-                    io::ErrorKind::WouldBlock
-                    | io::ErrorKind::Interrupted
-                    | io::ErrorKind::ConnectionAborted => Ok(None),
-                    _ => Err(error),
-                }
-            }
-        }
+        accept(&self.socket)
+    }
+
+    /// Its name, where that is one of a file.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 }
 
@@ -175,6 +150,46 @@ impl Listener {
 fn open_by_mode(path: &Path, mode: u32) -> io::Result<()> {
     rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
     acl::clear(path)
+}
+
+/// A socket at `path`, in place of one at which no process listens any more; no client can connect yet.
+pub(super) fn bind(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let new = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let socket = new()?;
+    let address = SocketAddrUnix::new(path)?;
+    if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        if rustix::net::connect(new()?, &address).is_ok() {
+            let text = "another process listens there already";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+        }
+        fs::remove_file(path)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Lets clients connect, and send no descriptors: where the kernel is older messages are looked at for these.
+pub(super) fn serve(socket: &OwnedFd) -> io::Result<()> {
+    let _ = passrights::refuse(socket);
+    Ok(rustix::net::listen(socket, BACKLOG)?)
+}
+
+/// A connection that waits; `None` where there is none.
+pub(super) fn accept(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match rustix::net::accept_with(socket, flags) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => {
+            let error = io::Error::from(error);
+            match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::Interrupted
+                | io::ErrorKind::ConnectionAborted => Ok(None),
+                _ => Err(error),
+            }
+        }
+    }
 }
 
 fn set_nonblocking(socket: &OwnedFd) -> rustix::io::Result<()> {

@@ -95,6 +95,7 @@ fn reach(slab: SlabId, file: &OwnedFd) -> Reach {
         is_alone,
         // Behind its end too, where its length does not show them.
         holds_pages: holds_bytes || memory_file::length(file).is_ok_and(|bytes| bytes > 0),
+        used_bytes: 0,
     }
 }
 
@@ -110,9 +111,12 @@ impl Pool {
     }
 
     /// What is seen of the machine now, and was of revoked slabs.
-    pub(super) fn see(&mut self, revoked: Vec<Reach>) -> Seen {
+    pub(super) fn see(&self, mut revoked: Vec<Reach>) -> Seen {
+        for reach in &mut revoked {
+            // After it was seen who has it: what none has is not pinned any further.
+            reach.used_bytes = self.files.used_bytes(reach.slab);
+        }
         Seen {
-            stray_bytes: self.files.stray_bytes(),
             is_paused: self.workers.is_paused(),
             revoked,
         }

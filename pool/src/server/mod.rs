@@ -16,15 +16,18 @@
 //! | a peer's cgroup, `/etc/subuid` | `peers.rs` |
 //! | the configuration, and what it names | `reload.rs` |
 //! | the folder of its own descriptors, the nodes of the machine | looked up once, at the start: a process that lists a folder can keep all waiting that look for a name there |
+//! | the folders and sockets of grants | made here while no other process has them; after that opened and removed by threads of their own |
 //! | what clients have, too: sockets, lease pipes, memory | closed in `closer.rs`, asked about in `looks.rs` and by workers |
-//! | the journal, lease pipes, slabs and mounts before clients have them | opened here: no other process reaches them |
+//! | the journal, lease pipes, slabs before clients have them | opened here: no other process reaches them |
+//! | mounts | made by workers: that waits for all that is mounted anywhere at that moment |
 //!
 //! - `pool.rs`, `jobs.rs`: its decisions carried out, with files and workers; `start.rs`: before
 //!   all that; `check.rs`, `warnings.rs`: without a daemon; `reload.rs`: another configuration;
 //! - `connections.rs`, `unread.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `peers.rs`: who connected; `clients.rs`: what is done for them;
+//!   `doors.rs`: the sockets of grants;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //!   `ends.rs`: the pipes that end leases;
-//! - `workers.rs`: what takes time; `under_way.rs`: slabs that they are given; `looks.rs`: what clients can still reach; `refills.rs`: what guests
+//! - `workers.rs`: what takes time; `emptying.rs`: memory that is taken away, by users in turn; `under_way.rs`: slabs that they are given; `looks.rs`: what clients can still reach; `refills.rs`: what guests
 //!   gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `notifier.rs`: how it is told; `restore.rs`: slabs and leases of
 //!   an earlier daemon.
@@ -34,6 +37,8 @@ mod check;
 mod clients;
 mod closer;
 mod connections;
+mod doors;
+mod emptying;
 mod ends;
 mod error;
 mod events;
@@ -60,6 +65,7 @@ pub use check::{Checked, check};
 pub use error::ServeError;
 
 use crate::config::{Config, Size};
+use crate::lease::Whose;
 use crate::lease::quota::Rules;
 use crate::machine::{Machine, Spec, Start};
 use crate::os::background;
@@ -72,6 +78,7 @@ use crate::store::{Files, Key};
 use budget::{Budget, processor_time};
 use closer::Closer;
 use connections::Connections;
+use doors::Doors;
 use events::Source;
 use keeper::{Keeper, Received};
 use listen::Listener;
@@ -155,7 +162,8 @@ impl Server {
         let _ = memory_file::descriptors();
         let received =
             Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
-        let (files, mut found) = Files::open(config.directory.as_ref(), &specs, received.mounts)?;
+        let directory = config.directory.as_ref();
+        let (files, found) = Files::open(directory, &specs, received.has_manager)?;
         for note in &found.notes {
             say(note);
         }
@@ -181,13 +189,14 @@ impl Server {
             now,
         });
         let looks = Looks::new().map_err(no_thread)?;
-        let closer = Rc::new(Closer::new(threads).map_err(no_thread)?);
+        let closer = Rc::new(Closer::new(Arc::clone(&threads)).map_err(no_thread)?);
         // Root's range, and the daemon's user's, count as users of their own.
         let mut ids = SubordinateIds::of_machine(&[0, owner]);
         ids.read();
         let peers = Peers::new(ids.clone(), workers.waker()).map_err(no_thread)?;
         peers.limit(limits.connections);
         let notifier = Notifier::new(workers.waker()).map_err(no_thread)?;
+        let doors = Doors::beside(listener.path(), threads).map_err(no_thread)?;
         let mut pool = Pool::new(Parts {
             machine,
             files,
@@ -195,16 +204,16 @@ impl Server {
             refills,
             looks,
             known,
+            doors,
             ids,
             keeper: Keeper::new(notifier),
             closer: Rc::clone(&closer),
         });
-        pool.keeper.keep_mounts(&pool.files);
-        pool.keep_found(&mut found, say);
         pool.adopt(received.slabs, say);
         if is_activated {
             pool.machine.activated(now.instant);
         }
+        pool.restore_grants(say);
         let restored = pool.restore(received.leases);
         if restored.whole + restored.unknown + restored.ended > 0 {
             say(&format!(
@@ -241,6 +250,9 @@ impl Server {
         ];
         let listens = self.listens_at.is_none();
         sources.extend(listens.then(|| (Source::Listener, self.listener.as_fd())));
+        if !self.closer.is_behind() {
+            sources.push((Source::Doors, self.pool.doors.as_fd()));
+        }
         sources.extend(self.turns.sources());
         events::wait_for(&sources, most)
     }
@@ -249,6 +261,7 @@ impl Server {
         // Refused, requests wait for a turn of the processor like anything else.
         let _ = background::run_before_others();
         self.tick();
+        self.hang_up_on_ended_grants(say);
         self.tell_troubles(say);
         let (lacking, clean) = self.pool.machine.fill_bytes();
         self.was_full = lacking == 0;
@@ -261,6 +274,9 @@ impl Server {
         while !self.pool.machine.is_drained() {
             let now = Instant::now();
             self.turns.go_on(now);
+            let turns = &self.turns;
+            let is_aside = |grant| turns.is_aside(Whose::Grant(grant));
+            self.pool.doors.go_on(is_aside);
             let wait = tick.saturating_sub(ticked.elapsed());
             let wait = self.turns.wait(now).map_or(wait, |due| due.min(wait));
             let wait = self.listen_again(now).map_or(wait, |due| due.min(wait));
@@ -269,23 +285,26 @@ impl Server {
             let ready = self.wait(wait);
             for source in ready.map_err(|error| ServeError::system("wait", error))? {
                 match source {
-                    Source::User(uid) => self.turn(uid),
+                    Source::Queue(whose) => self.turn(whose),
                     Source::Reloads => {
                         let _ = self.reloads.read(&mut [0; 16]);
                         self.reload(say);
                     }
                     Source::Signals if self.signals.read(&mut [0; 16]).is_ok() => return Ok(()),
                     Source::Listener => self.accept(),
+                    Source::Doors => self.accept_at_doors(),
                     Source::Workers => {
                         self.work_done();
                         self.reloaded(say);
                     }
                     Source::Signals => {}
                 }
+                self.hang_up_on_ended_grants(say);
             }
             if ticked.elapsed() >= tick {
                 ticked = Instant::now();
                 self.tick();
+                self.hang_up_on_ended_grants(say);
                 self.tell_troubles(say);
                 self.tell_full(say);
             }

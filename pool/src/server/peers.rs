@@ -8,6 +8,7 @@
 //! more, gets one of the user's that has most; root and the daemon's user have places of their own.
 
 use super::budget::processor_time;
+use crate::lease::Whose;
 use crate::os::background;
 use crate::os::peer::{Credentials, Peer};
 use crate::os::subids::SubordinateIds;
@@ -43,8 +44,10 @@ pub(super) struct Unknown {
 pub(super) struct Known {
     pub(super) socket: OwnedFd,
     /// The user that it counts as.
-    pub(super) user: u32,
+    pub(super) user: Whose,
     pub(super) peer: io::Result<Peer>,
+    /// Whether it is root's, or the daemon's user's.
+    is_owner: bool,
     /// Processor time that this took.
     pub(super) spent: Duration,
     /// Who owns which range, where that has changed.
@@ -56,11 +59,13 @@ struct Queue {
     /// How many may wait, but for the owner's.
     most: usize,
     /// By user, as far as that is known, the first first.
-    unknown: BTreeMap<u32, VecDeque<Unknown>>,
+    unknown: BTreeMap<Whose, VecDeque<Unknown>>,
     /// The users of these, in turn.
-    turns: VecDeque<u32>,
+    turns: VecDeque<Whose>,
+    /// Those of others than the owner that wait, are being looked up, or known.
+    of_others: usize,
     /// Of these users one is being looked up.
-    under_way: Option<u32>,
+    under_way: Option<Whose>,
     known: Vec<Known>,
     is_over: bool,
 }
@@ -79,13 +84,13 @@ impl Queue {
         next
     }
 
-    fn of_user(&self, user: u32) -> usize {
+    fn of_user(&self, user: Whose) -> usize {
         let waiting = self.unknown.get(&user).map_or(0, VecDeque::len);
         waiting + usize::from(self.under_way == Some(user))
     }
 
     /// Takes the last one of the user that has most, where that has more than this user will have.
-    fn give_up(&mut self, user: u32) -> Option<(u32, OwnedFd)> {
+    fn give_up(&mut self, user: Whose) -> Option<(Whose, OwnedFd)> {
         let mine = self.of_user(user);
         let others = self.unknown.iter_mut();
         let others = others.filter(|(_, theirs)| theirs.iter().all(|one| !one.is_owner));
@@ -95,12 +100,8 @@ impl Queue {
             return None;
         }
         let last = theirs.pop_back()?;
+        self.of_others -= 1;
         Some((most, last.socket))
-    }
-
-    fn len(&self) -> usize {
-        let waiting: usize = self.unknown.values().map(VecDeque::len).sum();
-        waiting + usize::from(self.under_way.is_some()) + self.known.len()
     }
 }
 
@@ -186,20 +187,21 @@ impl Peers {
     }
 
     /// Whether so many of a user's wait that no other of that user's is to.
-    pub(super) fn has_all(&self, user: u32) -> bool {
+    pub(super) fn has_all(&self, user: Whose) -> bool {
         self.shared.lock().of_user(user) >= MOST_OF_A_USER
     }
 
     /// Has a peer looked up that counts as this user, as far as that is known; the owner's before others. Where too
     /// many wait, a connection and its user come back, to be turned away: this one, or one of a user that has more.
-    pub(super) fn look_up(&self, user: u32, unknown: Unknown) -> Option<(u32, OwnedFd)> {
+    pub(super) fn look_up(&self, user: Whose, unknown: Unknown) -> Option<(Whose, OwnedFd)> {
         let is_owner = unknown.is_owner;
         let mut queue = self.shared.lock();
-        let is_full = !is_owner && queue.len() >= queue.most;
+        let is_full = !is_owner && queue.of_others >= queue.most;
         let given_up = is_full.then(|| queue.give_up(user)).flatten();
         if is_full && given_up.is_none() {
             return Some((user, unknown.socket));
         }
+        queue.of_others += usize::from(!is_owner);
         let of_user = queue.unknown.entry(user).or_default();
         of_user.push_back(unknown);
         match of_user.len() {
@@ -218,7 +220,10 @@ impl Peers {
 
     /// What is known since this was last asked, the first first.
     pub(super) fn known(&self) -> Vec<Known> {
-        std::mem::take(&mut self.shared.lock().known)
+        let mut queue = self.shared.lock();
+        let known = std::mem::take(&mut queue.known);
+        queue.of_others -= known.iter().filter(|one| !one.is_owner).count();
+        known
     }
 }
 
@@ -234,14 +239,15 @@ fn look_up(unknown: Unknown, ids: &mut SubordinateIds) -> Known {
     let Unknown {
         socket,
         credentials,
+        is_owner,
         with_cgroup,
-        ..
     } = unknown;
     let has_changed = ids.read();
     let user = ids.user_of(credentials.uid);
     Known {
-        user,
+        user: Whose::User(user),
         peer: credentials.peer(&socket, user, with_cgroup),
+        is_owner,
         socket,
         spent: processor_time().saturating_sub(begin),
         ids: has_changed.then(|| ids.clone()),
@@ -250,6 +256,7 @@ fn look_up(unknown: Unknown, ids: &mut SubordinateIds) -> Known {
 
 #[cfg(test)]
 mod tests {
+    use super::Whose::User;
     use super::*;
     use crate::os::ready;
     use rustix::event::EventfdFlags;
@@ -297,25 +304,25 @@ mod tests {
         let wake = wake();
         let peers = Peers::with(look_up, Arc::clone(&wake)).unwrap();
         for _ in 0..MOST_OF_A_USER {
-            assert!(!peers.has_all(1));
-            assert!(peers.look_up(1, unknown()).is_none());
+            assert!(!peers.has_all(User(1)));
+            assert!(peers.look_up(User(1), unknown()).is_none());
         }
-        until(|| peers.shared.lock().under_way == Some(1));
-        assert!(peers.has_all(1) && !peers.has_all(2));
-        peers.look_up(3, unknown());
-        peers.look_up(2, of_root());
+        until(|| peers.shared.lock().under_way == Some(User(1)));
+        assert!(peers.has_all(User(1)) && !peers.has_all(User(2)));
+        peers.look_up(User(3), unknown());
+        peers.look_up(User(2), of_root());
         assert!(!ready::to_read(&wake).unwrap() && peers.known().is_empty());
         go_on.send(()).unwrap();
         // The owner's is behind no other.
-        until(|| peers.shared.lock().under_way == Some(2));
+        until(|| peers.shared.lock().under_way == Some(User(2)));
         let known = peers.known();
         assert_eq!(known.len(), 1);
-        assert!(ready::to_read(&wake).unwrap() && !peers.has_all(1));
+        assert!(ready::to_read(&wake).unwrap() && !peers.has_all(User(1)));
         assert_eq!(known[0].peer.as_ref().unwrap().pid, std::process::id());
         go_on.send(()).unwrap();
         // The other user's is not behind all of the first's.
         go_on.send(()).unwrap();
-        until(|| peers.shared.lock().under_way == Some(3));
+        until(|| peers.shared.lock().under_way == Some(User(3)));
         drop(go_on);
     }
 
@@ -328,35 +335,48 @@ mod tests {
         };
         let peers = Peers::with(look_up, wake()).unwrap();
         let of_user = |user| peers.shared.lock().of_user(user);
-        for user in 1..=4 {
+        for user in (1..=4).map(User) {
             for _ in 0..MOST_OF_A_USER {
                 assert!(peers.look_up(user, unknown()).is_none());
             }
         }
-        assert_eq!(peers.shared.lock().len(), MOST);
-        until(|| peers.shared.lock().under_way == Some(1));
+        let of_others = || peers.shared.lock().of_others;
+        assert_eq!(of_others(), MOST);
+        until(|| peers.shared.lock().under_way == Some(User(1)));
         // Fewer may wait where fewer may be open.
         peers.limit(10);
         assert_eq!(peers.shared.lock().most, 5);
         peers.limit(1024);
         // Root's waits beside them, and is the next.
-        assert!(peers.look_up(0, of_root()).is_none());
+        assert!(peers.look_up(User(0), of_root()).is_none());
         go_on.send(()).unwrap();
-        until(|| peers.shared.lock().under_way == Some(0));
-        // What is known already waits for the serving thread.
-        assert_eq!(peers.shared.lock().len(), MOST + 1);
-        let before = [1, 2, 3, 4].map(of_user);
+        until(|| peers.shared.lock().under_way == Some(User(0)));
+        // What is known already waits for the serving thread; root's is beside all of it.
+        assert_eq!(of_others(), MOST);
+        let before = [1, 2, 3, 4].map(|user| of_user(User(user)));
         for place in 1..=3 {
-            let (of, _) = peers.look_up(5, unknown()).unwrap();
-            assert!((1..=4).contains(&of), "{of}");
-            assert_eq!(of_user(5), place);
+            let (of, _) = peers.look_up(User(5), unknown()).unwrap();
+            assert!((User(1)..=User(4)).contains(&of), "{of:?}");
+            assert_eq!(of_user(User(5)), place);
         }
-        let after: usize = [1, 2, 3, 4].map(of_user).iter().sum();
+        let after: usize = [1, 2, 3, 4].map(|user| of_user(User(user))).iter().sum();
         assert_eq!(before.iter().sum::<usize>() - after, 3);
         // One that has as many as any gets no other's.
-        let (of, _) = peers.look_up(2, unknown()).unwrap();
-        assert_eq!(of, 2);
-        assert_eq!(peers.shared.lock().len(), MOST + 1);
+        let (of, _) = peers.look_up(User(2), unknown()).unwrap();
+        assert_eq!(of, User(2));
+        assert_eq!(of_others(), MOST);
+        // However many of root's wait, they take no other's place, and those of others that are known leave theirs.
+        for _ in 0..MOST_OF_A_USER {
+            assert!(peers.look_up(User(0), of_root()).is_none());
+        }
+        assert_eq!(of_others(), MOST);
+        assert!(peers.has_all(User(0)), "64 of root's wait, too");
+        let known = peers.known();
+        assert!(!known.is_empty());
+        assert_eq!(
+            of_others(),
+            MOST - known.iter().filter(|one| !one.is_owner).count()
+        );
         drop(go_on);
     }
 
@@ -370,7 +390,7 @@ mod tests {
         std::fs::write(&file, format!("1234:{uid}:1\n")).unwrap();
         until(|| !ids.is_current());
         let known = || {
-            peers.look_up(uid, unknown());
+            peers.look_up(User(uid), unknown());
             let mut known = Vec::new();
             until(|| {
                 known.extend(peers.known());
@@ -379,7 +399,8 @@ mod tests {
             known.remove(0)
         };
         let first = known();
-        assert_eq!((first.user, first.peer.unwrap().user), (1234, 1234));
+        assert_eq!(first.user, User(1234));
+        assert_eq!(first.peer.unwrap().user, 1234);
         ids = first.ids.unwrap();
         assert!(ids.is_current());
         assert_eq!(ids.user_of(uid), 1234);

@@ -4,7 +4,8 @@
 //! server's, so nothing here is locked; what takes time is given to workers and comes back by
 //! [`Pool::work_done`].
 
-use super::closer::{Closer, NOBODY};
+use super::closer::Closer;
+use super::doors::Doors;
 use super::ends::Ends;
 use super::keeper::Keeper;
 use super::looks::Looks;
@@ -13,8 +14,8 @@ use super::refills::Refills;
 use super::under_way::UnderWay;
 use super::workers::{Ticket, Workers};
 use crate::fill::Tenure;
-use crate::lease::journal::Journal;
-use crate::lease::{Pipes, Serial};
+use crate::lease::journal::{Journal, Record};
+use crate::lease::{Pipes, Serial, Whose};
 use crate::machine::{Action, Allocation, ConnectionId, Event, Machine, Now, Spec, Step};
 use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
@@ -47,16 +48,6 @@ pub(super) struct Outgoing {
     pub(super) lease: Option<(Serial, Vec<OwnedFd>)>,
 }
 
-/// A slab that is being emptied while no other such one is.
-#[derive(Debug)]
-struct Measured {
-    slab: SlabId,
-    /// Whose it was.
-    uid: Option<u32>,
-    /// What the mounts counted as stray before.
-    stray_bytes: u64,
-}
-
 /// How long the end waits for a look at what the next daemon would have to watch.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
@@ -72,15 +63,12 @@ pub(super) struct Pool {
     journal: Journal,
     pub(super) folder: Pipes,
     pub(super) ends: Ends,
+    pub(super) doors: Doors,
     pub(super) closer: Rc<Closer>,
     pub(super) ids: SubordinateIds,
     pub(super) under_way: BTreeMap<SlabId, UnderWay>,
     /// Of leases that are over, until their slabs are emptied.
     pub(super) tenures: BTreeMap<Serial, Arc<Tenure>>,
-    /// The slab that is to be emptied to see what stays behind.
-    to_measure: Option<SlabId>,
-    /// The one that is being emptied for that.
-    measured: Option<Measured>,
     /// Answers of leases that the service manager does not have yet.
     held: VecDeque<(notifier::Ticket, Outgoing)>,
     /// Connections at the last tick.
@@ -98,6 +86,7 @@ pub(super) struct Parts {
     pub(super) ids: SubordinateIds,
     /// The journal of leases, and their pipes.
     pub(super) known: (Journal, Pipes),
+    pub(super) doors: Doors,
     pub(super) closer: Rc<Closer>,
 }
 
@@ -115,11 +104,10 @@ impl Pool {
             journal,
             folder,
             ends: Ends::default(),
+            doors: parts.doors,
             ids: parts.ids,
             under_way: BTreeMap::new(),
             tenures: BTreeMap::new(),
-            measured: None,
-            to_measure: None,
             held: VecDeque::new(),
             connections: 0,
         }
@@ -130,14 +118,24 @@ impl Pool {
         self.ids.user_of(uid)
     }
 
+    /// For whom a lease counts.
+    pub(super) fn whose(&self, record: &Record) -> Whose {
+        let user = || Whose::User(self.user_of(record.uid));
+        record.grant.map_or_else(user, Whose::Grant)
+    }
+
     pub(super) fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    pub(super) fn journal_mut(&mut self) -> &mut Journal {
+        &mut self.journal
     }
 
     /// Removes the pipes of leases that are over; those that cannot be removed cost a name each.
     pub(super) fn remove_other_pipes(&mut self) {
         let journal = &self.journal;
-        let is_live = |serial| journal.records().any(|record| record.serial == serial);
+        let is_live = |serial| journal.record(serial).is_some_and(|record| !record.owed);
         let _ = self.folder.retain(is_live);
         let is_over = |serial: &Serial| self.machine.leases().get(*serial).is_none();
         let over: Vec<Serial> = self.ends.serials().filter(is_over).collect();
@@ -152,10 +150,9 @@ impl Pool {
         key: Key,
         bytes: u64,
         file: Option<OwnedFd>,
-        memfd: bool,
     ) {
         if let Some(file) = file {
-            self.files.adopt_allocated(slab, key, bytes, file, memfd);
+            self.files.adopt_allocated(slab, key, bytes, file);
         }
     }
 
@@ -205,16 +202,11 @@ impl Pool {
             } => {
                 return self.top_up(slab, key, bytes, deadline);
             }
-            Action::Fill {
-                slab,
-                spec,
-                needs_space,
-            } => {
-                let error = self.fill(slab, &spec, needs_space).err()?.to_string();
+            Action::Fill { slab, spec } => {
+                let error = self.fill(slab, &spec).err()?.to_string();
                 self.is_done(slab);
                 return Some(Event::Filled {
                     slab,
-                    is_memfd: false,
                     error: Some(error),
                 });
             }
@@ -227,6 +219,8 @@ impl Pool {
                 let spec = self.prepare(spec, &all);
                 return Some(Event::Prepared { from, spec });
             }
+            Action::OpenGrant { from, grant } => return Some(self.open_grant(from, grant)),
+            Action::CloseGrant(id) => self.close_grant(id),
             other => return self.take_back(other),
         }
         None
@@ -241,29 +235,23 @@ impl Pool {
                 }
                 self.drop_pipe(serial);
             }
-            Action::Empty {
-                slab,
-                lease,
-                is_measured,
-            } => {
-                if is_measured {
-                    self.measured = None;
-                    self.to_measure = Some(slab);
-                    self.cut_to_length(slab, Ticket::Unreserve(slab, lease));
-                } else {
-                    self.empty(slab, Ticket::Empty(slab), lease);
-                }
+            Action::Empty { slab, whose, lease } => {
+                let ticket = Ticket::Empty(slab, lease.map(|_| whose));
+                self.empty(whose, slab, ticket, lease);
             }
-            Action::EmptyAgain(slab) => {
-                self.empty(slab, Ticket::EmptyAgain(slab), None);
+            Action::EmptyAgain { slab, whose } => {
+                self.empty(whose, slab, Ticket::EmptyAgain(slab), None);
             }
             // One whose file could not be made has nothing to go back.
             Action::Discard(slab) if self.files.get(slab).is_err() => {
                 return Some(Event::Discarded(slab));
             }
-            Action::Discard(slab) => self.empty(slab, Ticket::Discard(slab), None),
+            Action::Discard(slab) => {
+                self.empty(Whose::Nobody, slab, Ticket::Discard(slab), None);
+            }
             Action::ZeroInPlace { slab, node, lease } => {
                 self.zero_in_place(slab, node, lease).err()?;
+                self.is_done(slab);
                 let is_clean = false;
                 return Some(Event::Zeroed { slab, is_clean });
             }
@@ -292,9 +280,9 @@ impl Pool {
                 self.folder.remove(serial);
             }
             Action::RecordRevoked(serial) => drop(self.journal.revoke(serial)),
+            Action::RecordOwed(serial) => drop(self.journal.owe(serial)),
             Action::RecordOver(serial) => drop(self.journal.end(serial)),
             Action::SetFilling(filling) => self.workers.set_filling(&filling),
-            Action::ForgetMounts => self.keeper.forget_mounts(&self.files),
             _ => {}
         }
         None
@@ -303,9 +291,9 @@ impl Pool {
     /// Waits for the end of a lease no more. Its pipe is closed by a thread that may wait.
     fn drop_pipe(&mut self, serial: Serial) {
         if let Some(pipe) = self.ends.remove(serial) {
-            let uid = self.journal.record(serial).map(|record| record.uid);
-            let user = uid.map_or(NOBODY, |uid| self.user_of(uid));
-            self.closer.close_sent(user, pipe.into_descriptor());
+            let record = self.journal.record(serial);
+            let whose = record.map_or(Whose::Nobody, |record| self.whose(record));
+            self.closer.close_sent(whose, pipe.into_descriptor());
         }
     }
 
@@ -334,11 +322,7 @@ impl Pool {
         for step in Allocation::STEPS {
             match step {
                 Step::Mark => parts.push(self.files.get_mut(slab)?.allocate()?),
-                Step::UnkeepClean => {
-                    if self.files.get(slab)?.is_memfd() {
-                        self.keeper.forget(slab);
-                    }
-                }
+                Step::UnkeepClean => self.keeper.forget(slab),
                 Step::KeepLease => ticket = self.keeper.keep_lease(serial, self.files.get(slab)?),
                 Step::MakePipe => {
                     let (ours, theirs) = self.folder.make(serial)?;
@@ -361,44 +345,13 @@ impl Pool {
         Ok((sent, ticket))
     }
 
-    /// What was reserved behind the end of a slab was taken away: it is emptied now, and measured unless another one is
-    /// meanwhile.
-    pub(super) fn unreserved(&mut self, slab: SlabId, lease: Option<Serial>) -> Vec<Outgoing> {
-        let mut outgoing = Vec::new();
-        if self.to_measure.take_if(|next| *next == slab).is_some() {
-            let journal = self.journal();
-            let record = lease.and_then(|serial| journal.record(serial));
-            self.measured = Some(Measured {
-                slab,
-                uid: record.map(|record| record.uid),
-                stray_bytes: self.files.stray_bytes(),
-            });
-            outgoing = self.step(Event::Measured(slab));
+    /// On whose account it is what follows when a worker is done: a slab is closed, another is made in its place.
+    pub(super) fn pays_for(&self, ticket: &Ticket) -> Option<Whose> {
+        match ticket {
+            Ticket::Empty(_, whose) => *whose,
+            Ticket::Fill(_, slab) => self.machine.turn(*slab),
+            _ => None,
         }
-        self.empty(slab, Ticket::Empty(slab), lease);
-        outgoing
-    }
-
-    /// How much more the mounts count as stray than before this slab was emptied.
-    pub(super) fn stray_since(&mut self, slab: SlabId) -> u64 {
-        let measured = self.measured.take_if(|measured| measured.slab == slab);
-        measured.map_or(0, |before| {
-            let now = self.files.stray_bytes();
-            now.saturating_sub(before.stray_bytes)
-        })
-    }
-
-    /// The user whose lease makes looking at what a worker did costly.
-    pub(super) fn pays_for(&mut self, ticket: &Ticket) -> Option<u32> {
-        let uid = match ticket {
-            Ticket::Unreserve(_, lease) => self.journal().record((*lease)?)?.uid,
-            Ticket::Empty(slab) => {
-                let measured = self.measured.as_ref()?;
-                measured.uid.filter(|_| measured.slab == *slab)?
-            }
-            _ => return None,
-        };
-        Some(self.user_of(uid))
     }
 
     /// What the machine does not know of itself.
@@ -414,13 +367,9 @@ impl Pool {
     }
 
     fn prepare(&mut self, spec: Spec, all: &[Spec]) -> Result<Spec, String> {
-        let mounts = self.files.mounts().count();
         let prepared = self.files.prepare(&[spec], all);
         let prepared = prepared.map_err(|error| error.to_string())?;
         let specs = self.files.install(prepared);
-        if self.files.mounts().count() > mounts {
-            self.keeper.keep_mounts(&self.files);
-        }
         specs
             .first()
             .copied()
@@ -431,6 +380,8 @@ impl Pool {
     /// of them last is told.
     pub(super) fn tick(&mut self) -> Vec<Outgoing> {
         self.workers.read_pressure();
+        self.journal.catch_up();
+        self.look_at_doors();
         let mut outgoing = self.look_for_pipes();
         let revoked = self.looks.seen();
         let seen = self.see(revoked);
@@ -451,6 +402,7 @@ impl Pool {
         self.step(Event::Stop { keep, seen });
         // Closed with this process: a close may wait for a writer.
         self.ends.leave();
+        self.doors.leave();
         self.keeper.finish();
     }
 }

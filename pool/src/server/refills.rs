@@ -8,7 +8,7 @@
 use super::pool::Pool;
 use super::workers::Ticket;
 use crate::fill::{Job, Refill, Tenure, Work};
-use crate::lease::{Due, Reserve, Serial};
+use crate::lease::{Due, Reserve, Serial, Whose};
 use crate::protocol::PoolRow;
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -180,9 +180,9 @@ impl Pool {
         let gone = || io::Error::other("the lease is over");
         let lease = self.machine.leases().get(serial).ok_or_else(gone)?;
         let slab = self.files.get(lease.slab)?;
-        let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
+        let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let refill = Refill {
             page,
             bytes: slab.bytes(),
@@ -207,14 +207,15 @@ impl Pool {
     /// A client made its slab longer than what it was allocated: the rest goes back.
     fn shorten(&mut self, serial: Serial) {
         let lease = self.machine.leases().get(serial);
-        let slab = lease.map(|lease| lease.slab);
-        if slab.is_some_and(|slab| self.cut_to_length(slab, Ticket::Shorten(serial))) {
+        let of = lease.map(|lease| (lease.whose, lease.slab));
+        let cut = |(whose, slab)| self.cut_to_length(whose, slab, Ticket::Shorten(serial));
+        if of.is_some_and(cut) {
             self.refills.shortening.insert(serial);
         }
     }
 
     /// Has what lies or is reserved behind a slab's end taken away; whether it is there.
-    pub(super) fn cut_to_length(&mut self, slab: SlabId, ticket: Ticket) -> bool {
+    pub(super) fn cut_to_length(&mut self, whose: Whose, slab: SlabId, ticket: Ticket) -> bool {
         let Ok(slab) = self.files.get(slab) else {
             return false;
         };
@@ -222,7 +223,7 @@ impl Pool {
             bytes: slab.bytes(),
         };
         let job = Job::new(ticket, slab.file(), work);
-        self.workers.take_away(job);
+        self.workers.take_away(whose, job);
         true
     }
 

@@ -3,9 +3,9 @@
 //! A thread reads it, and looks up all that it names. All of it is applied or nothing: what may fail comes
 //! first, and a reason is given. Leases, and slabs that are allocated, stay as they are; a pool that is named no more keeps no slab.
 
-use super::closer::NOBODY;
 use super::{ServeError, Server, check, start};
 use crate::config::{Config, Fill};
+use crate::lease::Whose;
 use crate::lease::quota::Rules;
 use crate::machine::{Event, Spec};
 use crate::os::background;
@@ -138,7 +138,7 @@ impl Server {
         // Nothing fails from here on.
         if let Some(limits) = limits {
             for file in self.pool.files.set_limits(limits).into_descriptors() {
-                self.closer.close_sent(NOBODY, file);
+                self.closer.close_sent(Whose::Nobody, file);
             }
         }
         let limits = start::within_descriptors(&config.limits, say);
@@ -152,7 +152,6 @@ impl Server {
         } else {
             self.pool.files.install(prepared)
         };
-        self.pool.keeper.keep_mounts(&self.pool.files);
         let rate = config.fill.rate.bytes();
         self.step(Event::Configured { rules, specs, rate });
         let machine = &self.pool.machine;

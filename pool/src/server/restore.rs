@@ -5,7 +5,9 @@ use super::pool::{Outgoing, Pool, now};
 use crate::lease::Serial;
 use crate::lease::journal::Record;
 use crate::machine::{Before, Event, Restored};
-use crate::store::{Found as Left, adopt};
+use crate::store::slab::SlabId;
+use crate::store::{Key, adopt};
+use rustix::fs::FileType;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
@@ -21,29 +23,7 @@ pub(super) struct Found {
 }
 
 impl Pool {
-    /// Takes up the clean slabs that are found in mounts.
-    pub(super) fn keep_found(&mut self, left: &mut Left, say: &mut dyn FnMut(&str)) {
-        let mut kept = 0;
-        for (slab, key) in std::mem::take(&mut left.clean) {
-            let (is_kept, actions) = self.machine.found(slab, key, false);
-            self.carry_out(actions);
-            if is_kept {
-                kept += 1;
-            } else if let Some(file) = self.files.remove(slab)
-                && file.discard().is_ok()
-            {
-                left.emptied.push((slab.to_string(), "not wanted any more"));
-            }
-        }
-        let emptied = left.emptied.len();
-        if kept + emptied > 0 {
-            say(&format!(
-                "from before: {kept} slabs kept, {emptied} emptied"
-            ));
-        }
-    }
-
-    /// Takes up clean files without a name that the service manager kept.
+    /// Takes up clean slabs that the service manager kept.
     pub(super) fn adopt(&mut self, slabs: Vec<(String, OwnedFd)>, say: &mut dyn FnMut(&str)) {
         let (mut kept, mut emptied) = (0, 0);
         // New names follow, and one may be the old one of another.
@@ -51,24 +31,18 @@ impl Pool {
             self.keeper.forget_old(name);
         }
         for (_, file) in slabs {
-            let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
-                let bytes = u64::try_from(stat.st_size).ok()?;
-                let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
-                keeper::class_of(&self.machine.keys(), bytes, u64::try_from(block).ok()?)
-            });
             let slab = self.machine.new_slab();
-            if !class.is_some_and(|key| self.files.adopt_clean(slab, key, file)) {
-                emptied += 1;
-                continue;
-            }
-            let found = class.map(|key| self.machine.found(slab, key, true));
+            let found = self.adopt_clean(slab, file);
+            let found = found.map(|key| self.machine.found(slab, key));
             let (is_kept, actions) = found.unwrap_or_default();
             self.carry_out(actions);
             if is_kept {
                 kept += 1;
-            } else if let Some(file) = self.files.remove(slab) {
+                continue;
+            }
+            emptied += 1;
+            if let Some(file) = self.files.remove(slab) {
                 let _ = file.discard();
-                emptied += 1;
             }
         }
         if kept + emptied > 0 {
@@ -78,13 +52,31 @@ impl Pool {
         }
     }
 
-    /// Finds the pipe of a lease from an earlier daemon: whether it is open. One that cannot be
-    /// looked at counts as open, and is looked at again: out of descriptors, which others may have
-    /// used up, no lease is ended.
-    pub(super) fn find_pipe(&mut self, serial: Serial) -> bool {
+    /// The class of a slab that was kept by its mount or by its file, if it is known to be clean.
+    fn adopt_clean(&mut self, slab: SlabId, file: OwnedFd) -> Option<Key> {
+        let stat = rustix::fs::fstat(&file).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return self.files.adopt_mount(slab, file).ok();
+        }
+        let bytes = u64::try_from(stat.st_size).ok()?;
+        let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
+        let block = u64::try_from(block).ok()?;
+        let key = keeper::class_of(&self.machine.keys(), bytes, block)?;
+        self.files.adopt_clean(slab, key, file).then_some(key)
+    }
+
+    /// Finds the pipe of a lease from an earlier daemon: whether the lease lasts, or its client, whose memory was not
+    /// found, has it still. One that cannot be looked at counts as open, and is looked at again: out of descriptors,
+    /// which others may have used up, no lease is ended.
+    pub(super) fn find_pipe(&mut self, serial: Serial, has_memory: bool) -> bool {
         match self.folder.find(serial) {
             Ok(None) => return false,
-            Ok(Some(pipe)) => self.ends.found(serial, pipe),
+            Ok(Some(pipe)) if !has_memory => self.ends.found(serial, pipe.until_closed()),
+            Ok(Some(pipe)) => match pipe.is_over() {
+                Ok(true) => return false,
+                Ok(false) => self.ends.found(serial, pipe),
+                Err(_) => self.ends.not_seen(serial),
+            },
             Err(_) => self.ends.not_seen(serial),
         }
         true
@@ -94,8 +86,9 @@ impl Pool {
     pub(super) fn look_for_pipes(&mut self) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
         for serial in self.ends.unseen() {
-            let is_live = self.machine.leases().get(serial).is_some();
-            if is_live && !self.find_pipe(serial) {
+            let lease = self.machine.leases().get(serial);
+            let has_memory = lease.map(|lease| lease.has_memory);
+            if has_memory.is_some_and(|has_memory| !self.find_pipe(serial, has_memory)) {
                 outgoing.extend(self.step(Event::PipeClosed(serial)));
             }
         }
@@ -124,29 +117,30 @@ impl Pool {
 
     fn restore_one(&mut self, record: Record, file: Option<OwnedFd>, found: &mut Found) {
         let (serial, key) = (record.serial, record.key());
-        let (bytes, memfd) = (record.bytes, record.memfd);
-        let file = file.filter(|file| adopt::is_of(&key, file));
+        let bytes = record.bytes;
+        let is_owed = record.owed;
+        let file = file.filter(|file| !is_owed && adopt::is_of(&key, file));
         // Of a revoked lease whose memory is found the pipe says nothing any more.
         let is_known = file.is_some() && record.revoked;
         let before = Before {
             has_memory: file.is_some(),
-            has_pipe: !is_known && self.find_pipe(serial),
-            user: self.user_of(record.uid),
+            has_pipe: !is_owed && !is_known && self.find_pipe(serial, file.is_some()),
+            whose: self.whose(&record),
             record,
         };
         let (restored, actions) = self.machine.restore(now(), before);
         match restored {
             Restored::Whole(slab) => {
                 found.whole += 1;
-                self.adopt_allocated(slab, key, bytes, file, memfd);
+                self.adopt_allocated(slab, key, bytes, file);
                 let budget_bytes = self.machine.refill_bytes(key);
                 self.refills.begin(serial, key, budget_bytes);
             }
             Restored::Unknown => found.unknown += 1,
             Restored::Ended(slab) => {
-                found.ended += 1;
+                found.ended += usize::from(!is_owed);
                 if let Some(slab) = slab {
-                    self.adopt_allocated(slab, key, bytes, file, memfd);
+                    self.adopt_allocated(slab, key, bytes, file);
                 }
             }
         }

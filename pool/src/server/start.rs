@@ -5,6 +5,7 @@ use super::pool::now;
 use crate::config::Limits;
 use crate::lease::Pipes;
 use crate::lease::journal::Journal;
+use crate::protocol::MOST_GRANTS;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -76,6 +77,18 @@ fn most_connections(most: u64) -> u64 {
     (most.saturating_sub(OWN) / 16).max(2)
 }
 
+/// Grants where a process may have so many descriptors: each has a socket and a folder, of what leases and connections
+/// leave. Its queue is one of theirs.
+fn most_grants_within(most: u64) -> usize {
+    let grants = most.saturating_sub(OWN) / 160;
+    usize::try_from(grants).map_or(MOST_GRANTS, |grants| grants.clamp(1, MOST_GRANTS))
+}
+
+/// Grants that there may be at once.
+pub(super) fn most_grants() -> usize {
+    most_grants_within(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+}
+
 /// As many descriptors as may be had, and no more connections than these are for.
 pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {
     let limit = getrlimit(Resource::Nofile);
@@ -110,7 +123,11 @@ mod tests {
             let (leases, connections) = (descriptors_of_leases(most), most_connections(most));
             let of_leases = leases + leases / 2;
             let of_connections = connections * 4 + connections / 2 * 2;
-            assert!(OWN + of_leases + of_connections <= most, "{most}");
+            let of_grants = 2 * most_grants_within(most) as u64;
+            assert!(
+                OWN + of_leases + of_connections + of_grants <= most,
+                "{most}"
+            );
         }
         assert!(most_connections(65_536) >= Limits::default().connections.into());
         assert_eq!(most_connections(0), 2);

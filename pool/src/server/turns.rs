@@ -8,6 +8,7 @@
 
 use super::budget::Budget;
 use super::events::{Event, Events, Source};
+use crate::lease::Whose;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,18 +31,18 @@ impl User {
     }
 }
 
-/// All users, by number.
+/// All users.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    users: BTreeMap<u32, User>,
+    users: BTreeMap<Whose, User>,
     /// Users that are set aside, and until when.
-    aside: BTreeSet<(Instant, u32)>,
+    aside: BTreeSet<(Instant, Whose)>,
 }
 
 impl Turns {
     /// The queue of a user, for a new connection. One that is not `bounded` is not held back.
-    pub(super) fn queue(&mut self, uid: u32, bounded: bool) -> io::Result<Rc<Events>> {
-        if let Some(user) = self.users.get(&uid) {
+    pub(super) fn queue(&mut self, whose: Whose, bounded: bool) -> io::Result<Rc<Events>> {
+        if let Some(user) = self.users.get(&whose) {
             return Ok(Rc::clone(&user.queue));
         }
         let queue = Rc::new(Events::new()?);
@@ -50,35 +51,40 @@ impl Turns {
             budget: bounded.then(|| Budget::full(Instant::now())),
             is_aside: false,
         };
-        self.users.insert(uid, user);
+        self.users.insert(whose, user);
         Ok(queue)
     }
 
     /// Those that may have a turn, to be waited for.
     pub(super) fn sources(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
         let users = self.users.iter().filter(|(_, user)| !user.is_aside);
-        users.map(|(uid, user)| (Source::User(*uid), user.queue.as_fd()))
+        users.map(|(whose, user)| (Source::Queue(*whose), user.queue.as_fd()))
+    }
+
+    /// Whether a user has no turn for now, until [`Turns::wait`] is over.
+    pub(super) fn is_aside(&self, whose: Whose) -> bool {
+        self.users.get(&whose).is_some_and(|user| user.is_aside)
     }
 
     /// Whether something is on the account of this user.
-    pub(super) fn knows(&self, uid: u32) -> bool {
-        self.users.contains_key(&uid)
+    pub(super) fn knows(&self, whose: Whose) -> bool {
+        self.users.contains_key(&whose)
     }
 
     /// Whether a user has to wait for its next turn.
-    pub(super) fn is_in_debt(&self, uid: u32, now: Instant) -> bool {
-        let budget = self.users.get(&uid).and_then(|user| user.budget);
+    pub(super) fn is_in_debt(&self, whose: Whose, now: Instant) -> bool {
+        let budget = self.users.get(&whose).and_then(|user| user.budget);
         budget.is_some_and(|budget| budget.due(now).is_some())
     }
 
     /// What is next of a user; [`Turns::spend`] must follow.
-    pub(super) fn next(&self, uid: u32) -> Option<Event> {
-        self.users.get(&uid)?.queue.next().ok()?
+    pub(super) fn next(&self, whose: Whose) -> Option<Event> {
+        self.users.get(&whose)?.queue.next().ok()?
     }
 
     /// Subtracts what was done for a user from its budget, and sets a user in debt aside; whether there is such a user.
-    pub(super) fn spend(&mut self, uid: u32, spent: Duration) -> bool {
-        let Some(user) = self.users.get_mut(&uid) else {
+    pub(super) fn spend(&mut self, whose: Whose, spent: Duration) -> bool {
+        let Some(user) = self.users.get_mut(&whose) else {
             return false;
         };
         let Some(budget) = &mut user.budget else {
@@ -88,23 +94,23 @@ impl Turns {
         budget.spend(spent, now);
         if let Some(due) = budget.due(now).filter(|_| !user.is_aside) {
             user.is_aside = true;
-            self.aside.insert((due, uid));
+            self.aside.insert((due, whose));
         }
         true
     }
 
     /// Users out of debt have their turn again.
     pub(super) fn go_on(&mut self, now: Instant) {
-        while let Some((due, uid)) = self.aside.first().copied()
+        while let Some((due, whose)) = self.aside.first().copied()
             && due <= now
         {
             self.aside.pop_first();
-            let Some(user) = self.users.get_mut(&uid) else {
+            let Some(user) = self.users.get_mut(&whose) else {
                 continue;
             };
             // It may have cost more meanwhile: a connection, or an answer that took long.
             if let Some(later) = user.budget.and_then(|budget| budget.due(now)) {
-                self.aside.insert((later, uid));
+                self.aside.insert((later, whose));
             } else {
                 user.is_aside = false;
             }
@@ -119,10 +125,10 @@ impl Turns {
 
     /// Forgets users without connections, once nothing is to be remembered of them. What they had is the caller's
     /// to close.
-    pub(super) fn sweep(&mut self, now: Instant) -> Vec<(u32, Events)> {
+    pub(super) fn sweep(&mut self, now: Instant) -> Vec<(Whose, Events)> {
         let gone = self.users.iter().filter(|(_, user)| user.is_gone(now));
-        let gone: Vec<_> = gone.map(|(uid, _)| *uid).collect();
-        let queue = |uid| Some((uid, Rc::into_inner(self.users.remove(&uid)?.queue)?));
+        let gone: Vec<_> = gone.map(|(whose, _)| *whose).collect();
+        let queue = |whose| Some((whose, Rc::into_inner(self.users.remove(&whose)?.queue)?));
         gone.into_iter().filter_map(queue).collect()
     }
 }
@@ -134,8 +140,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    const FLOOD: u32 = 1000;
-    const OTHER: u32 = 1001;
+    const FLOOD: Whose = Whose::User(1000);
+    const OTHER: Whose = Whose::User(1001);
 
     /// Users with connections that always have a request.
     struct Flood {
@@ -145,15 +151,15 @@ mod tests {
     }
 
     impl Flood {
-        fn new(users: &[(u32, u64)], bounded: bool) -> Self {
+        fn new(users: &[(Whose, u64)], bounded: bool) -> Self {
             let mut turns = Turns::default();
             let (mut queues, mut ends) = (Vec::new(), Vec::new());
-            for (uid, connections) in users {
-                let queue = turns.queue(*uid, bounded).unwrap();
+            for (first, (whose, connections)) in (1000..).zip(users) {
+                let queue = turns.queue(*whose, bounded).unwrap();
                 for number in 0..*connections {
                     let (ours, theirs) = UnixStream::pair().unwrap();
                     rustix::io::write(&theirs, b"x").unwrap();
-                    let source = Theirs::Connection(u64::from(*uid) * 1000 + number);
+                    let source = Theirs::Connection(first * 1000 + number);
                     queue.add(source, &ours, true).unwrap();
                     ends.push((ours, theirs));
                 }
@@ -171,13 +177,13 @@ mod tests {
             let mut order = Vec::new();
             let sources: Vec<_> = self.turns.sources().collect();
             for source in wait_for(&sources, Duration::ZERO).unwrap() {
-                let Source::User(uid) = source else {
+                let Source::Queue(whose) = source else {
                     panic!("{source:?}");
                 };
-                if let Theirs::Connection(number) = self.turns.next(uid).unwrap().source {
+                if let Theirs::Connection(number) = self.turns.next(whose).unwrap().source {
                     order.push(number);
                 }
-                self.turns.spend(uid, spent);
+                self.turns.spend(whose, spent);
             }
             order
         }
@@ -201,7 +207,7 @@ mod tests {
         assert!(!flood.turns.is_in_debt(FLOOD, begin));
         assert_eq!(flood.turn(BURST + Duration::from_millis(50)).len(), 1);
         assert!(flood.turn(Duration::ZERO).is_empty());
-        assert!(flood.turns.is_in_debt(FLOOD, begin));
+        assert!(flood.turns.is_in_debt(FLOOD, begin) && flood.turns.is_aside(FLOOD));
         let wait = flood.turns.wait(begin).unwrap();
         assert!(wait >= Duration::from_millis(400), "{wait:?}");
         // What is spent meanwhile comes on top.
@@ -232,7 +238,7 @@ mod tests {
         flood._queues.pop();
         let now = Instant::now();
         let gone = flood.turns.sweep(now + Duration::from_secs(1));
-        assert!(gone.iter().map(|(uid, _)| *uid).eq([OTHER]));
+        assert!(gone.iter().map(|(whose, _)| *whose).eq([OTHER]));
         assert!(flood.turns.users.keys().eq([&FLOOD]));
     }
 }

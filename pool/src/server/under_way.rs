@@ -3,8 +3,8 @@
 use super::pool::Pool;
 use super::start;
 use super::workers::Ticket;
-use crate::fill::{Job, Work, Worker};
-use crate::lease::Serial;
+use crate::fill::{Job, Subject, Work, Worker};
+use crate::lease::{Serial, Whose};
 use crate::machine::{Event, NotGrown, Spec};
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -96,7 +96,7 @@ impl Pool {
             .map_err(|_| io::Error::other("a worker ended"))
     }
 
-    pub(super) fn fill(&mut self, slab: SlabId, spec: &Spec, needs_space: bool) -> io::Result<()> {
+    pub(super) fn fill(&mut self, slab: SlabId, spec: &Spec) -> io::Result<()> {
         let key = spec.key;
         let work = Work::Fill {
             page: key.page,
@@ -105,11 +105,9 @@ impl Pool {
             deadline: None,
         };
         self.has_descriptors()?;
-        if needs_space {
-            self.has_room(key, key.bytes).map_err(io::Error::other)?;
-        }
-        let file = self.files.create(slab, spec)?.file();
-        let job = Job::new(Ticket::Fill(key.node, slab), file, work);
+        self.has_room(key, key.bytes).map_err(io::Error::other)?;
+        let new = Subject::New(Box::new(self.files.new_slab(slab, spec)));
+        let job = Job::new(Ticket::Fill(key.node, slab), new, work);
         self.begin(slab, (key, key.bytes), &job);
         self.workers.later(key.node, job)
     }
@@ -119,8 +117,8 @@ impl Pool {
     fn has_descriptors(&self) -> io::Result<()> {
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         // What is clean, or will be, needs a lease pipe as well when it is allocated.
-        let held = self.files.len() + self.ends.descriptors() + self.machine.ready_slabs();
-        let held = held as u64;
+        let of_ready = self.machine.ready_slabs() * self.files.descriptors_of_ready();
+        let held = (self.files.len() + self.ends.descriptors() + of_ready) as u64;
         if held < start::descriptors_of_leases(most) {
             return Ok(());
         }
@@ -153,7 +151,13 @@ impl Pool {
     }
 
     /// Has a slab's pages taken away, by a worker of its own if need be.
-    pub(super) fn empty(&mut self, slab: SlabId, ticket: Ticket, lease: Option<Serial>) {
+    pub(super) fn empty(
+        &mut self,
+        whose: Whose,
+        slab: SlabId,
+        ticket: Ticket,
+        lease: Option<Serial>,
+    ) {
         let Ok(file) = self.files.get_mut(slab).map(|slab| slab.file()) else {
             return;
         };
@@ -162,7 +166,7 @@ impl Pool {
             after,
             ..Job::new(ticket, file, Work::Empty)
         };
-        self.workers.take_away(job);
+        self.workers.take_away(whose, job);
     }
 
     pub(super) fn zero_in_place(
@@ -179,6 +183,9 @@ impl Pool {
             after,
             ..Job::new(Ticket::ZeroInPlace(slab), file.file(), work)
         };
+        // It takes no memory.
+        let (page, bytes) = (file.page(), 0);
+        self.begin(slab, (Key { page, node, bytes }, bytes), &job);
         self.workers.later(node, job)
     }
 }

@@ -1,25 +1,25 @@
 //! The workers of a daemon: for each node one that fills in the background and one
 //! that puts back what guests gave back; one for each client that waits for memory;
-//! and as many that take memory away as there are slabs to take it from, since a
-//! client that has the file can make that wait.
+//! and those that take memory away (`emptying.rs`).
 //!
 //! Each has one of the [`Threads`] that are ready: to begin one may take long.
 //!
 //! What is being worked on comes back with the result as its [`Ticket`].
 
+use super::emptying::Emptying;
 use crate::config::Fill;
 use crate::fill::{self, Done, Job, Pace, Policy, Watch, Worker};
-use crate::lease::Serial;
+use crate::lease::{Serial, Whose};
 use crate::os::pressure::Gauge;
 use crate::os::threads::Threads;
 use crate::protocol::Filling;
 use crate::store::slab::{Slab, SlabId};
 use rustix::event::EventfdFlags;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is being worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +28,8 @@ pub(super) enum Ticket {
     Fill(Option<u32>, SlabId),
     /// A client waits.
     TopUp(SlabId),
-    /// A slab that is back loses what is reserved behind its end, before the mounts are measured.
-    Unreserve(SlabId, Option<Serial>),
-    /// A slab that is back is being emptied.
-    Empty(SlabId),
+    /// A slab that is back is being emptied; of this user's lease.
+    Empty(SlabId, Option<Whose>),
     /// A slab of a trusted client is being zeroed in place.
     ZeroInPlace(SlabId),
     /// A revoked slab holds pages again.
@@ -51,36 +49,6 @@ enum Kind {
     Refill,
 }
 
-/// Memory that is to be taken away, and by how many threads.
-#[derive(Debug, Default)]
-struct Emptying {
-    waiting: VecDeque<Job<Ticket>>,
-    /// Threads that take jobs from there, or will.
-    threads: usize,
-}
-
-/// The jobs of one of these threads.
-struct Jobs(Arc<Mutex<Emptying>>);
-
-fn lock(emptying: &Mutex<Emptying>) -> MutexGuard<'_, Emptying> {
-    emptying.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Iterator for Jobs {
-    type Item = Job<Ticket>;
-
-    fn next(&mut self) -> Option<Job<Ticket>> {
-        let mut emptying = lock(&self.0);
-        let next = emptying.waiting.pop_front();
-        emptying.threads -= usize::from(next.is_none());
-        next
-    }
-}
-
-/// Threads that take memory away at most: more files than that would have to be held by their clients at
-/// once before one waits for another.
-const MOST_EMPTIERS: usize = 256;
-
 /// All workers.
 #[derive(Debug)]
 pub(super) struct Workers {
@@ -95,7 +63,7 @@ pub(super) struct Workers {
     refill_pace: Arc<Pace>,
     batch_bytes: u64,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
-    emptying: Arc<Mutex<Emptying>>,
+    emptying: Emptying,
     threads: Arc<Threads>,
     report: Sender<Done<Ticket>>,
     reports: Receiver<Done<Ticket>>,
@@ -132,7 +100,7 @@ impl Workers {
             refill_pace: Arc::new(refill_pace),
             batch_bytes,
             started: BTreeMap::new(),
-            emptying: Arc::default(),
+            emptying: Emptying::new(),
             threads,
             report,
             reports,
@@ -232,16 +200,11 @@ impl Workers {
         Ok(())
     }
 
-    /// Memory that is taken away, whatever node it is from. A client that has the file
-    /// may make this wait, so nothing that others wait for goes the same way.
-    pub(super) fn take_away(&self, job: Job<Ticket>) {
-        let mut emptying = lock(&self.emptying);
-        emptying.waiting.push_back(job);
-        if emptying.threads >= MOST_EMPTIERS {
+    /// Memory that is taken away, whatever node it is from: a user's, that may make this wait.
+    pub(super) fn take_away(&self, whose: Whose, job: Job<Ticket>) {
+        let Some(jobs) = self.emptying.push(whose, job) else {
             return;
-        }
-        emptying.threads += 1;
-        let jobs = Jobs(Arc::clone(&self.emptying));
+        };
         let policy = Policy {
             batch_bytes: self.batch_bytes,
             ..Policy::default()

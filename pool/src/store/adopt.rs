@@ -2,6 +2,7 @@
 
 use super::Files;
 use super::key::Key;
+use super::recover;
 use super::slab::{Slab, SlabId};
 use crate::os::memory_file;
 use std::io;
@@ -33,16 +34,19 @@ impl Files {
         false
     }
 
+    /// The clean slab in a mount, and its class.
+    ///
+    /// # Errors
+    /// Why there is none, or it is not known to be clean.
+    pub fn adopt_mount(&mut self, id: SlabId, folder: OwnedFd) -> io::Result<Key> {
+        let (key, slab) = recover::recover(folder, id)?;
+        self.insert(slab);
+        Ok(key)
+    }
+
     /// A slab that an earlier daemon allocated, in a file that is [of its class](is_of).
-    pub fn adopt_allocated(
-        &mut self,
-        id: SlabId,
-        key: Key,
-        bytes: u64,
-        file: OwnedFd,
-        memfd: bool,
-    ) {
-        self.insert(Slab::allocated(id, key, bytes, file, memfd));
+    pub fn adopt_allocated(&mut self, id: SlabId, key: Key, bytes: u64, file: OwnedFd) {
+        self.insert(Slab::allocated(id, key, bytes, file));
     }
 }
 

@@ -22,8 +22,6 @@ pub enum StoreError {
     Taken(PathBuf),
     /// A mount of huge pages.
     Mount {
-        /// What was tried.
-        what: &'static str,
         /// Its pages.
         page: PageSize,
         /// The operating system's words.
@@ -36,8 +34,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(super) fn mount(what: &'static str, page: PageSize, error: io::Error) -> Self {
-        Self::Mount { what, page, error }
+    pub(super) fn mount(page: PageSize, error: io::Error) -> Self {
+        Self::Mount { page, error }
     }
 }
 
@@ -47,8 +45,8 @@ impl fmt::Display for StoreError {
             Self::Directory { what, path, error } => {
                 write!(f, "cannot {what} {}: {error}", path.display())
             }
-            Self::Mount { what, page, error } => {
-                write!(f, "cannot {what} a mount of {page} pages: {error}")?;
+            Self::Mount { page, error } => {
+                write!(f, "cannot make a mount of {page} pages: {error}")?;
                 match error.kind() {
                     io::ErrorKind::PermissionDenied => {
                         f.write_str("; `source = \"memfd\"` needs no privilege")

@@ -1,26 +1,29 @@
-//! A mount of the daemon's own: hugetlbfs for reserved huge pages, tmpfs with
-//! `huge=always` for transparent ones.
+//! A slab's mount: hugetlbfs for reserved huge pages, tmpfs with `huge=always` for transparent ones.
+//!
+//! Each slab has one of its own, since the kernel counts the pages of a mount, not whose they are: what it counts
+//! besides those in the file is pinned of this slab, and what one client makes it count is on no other's account.
 //!
 //! It is in no folder: no other process sees it among its mounts (libvirt makes
 //! a folder of its own in each hugetlbfs it sees), or can enter it. It lives as long as the
-//! daemon, a client of a file in it, or the service manager has it open; the manager
-//! hands it to the next daemon, with its files.
+//! daemon, a client of its file, or the service manager has it open; the manager
+//! hands a clean slab's to the next daemon, with its file.
 
 use super::error::StoreError;
 use crate::os::hugepages::HUGETLBFS;
 use crate::protocol::PageSize;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatFs};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The kernel's number for the other file system.
 const TMPFS: u64 = 0x0102_1994;
 
-/// A folder of memory files.
+/// A folder for the file of a slab.
 #[derive(Debug)]
 pub struct Mount {
-    folder: OwnedFd,
+    folder: Arc<OwnedFd>,
     page: PageSize,
 }
 
@@ -30,49 +33,44 @@ impl Mount {
     /// # Errors
     /// Not allowed, or no such page size.
     pub(super) fn new(page: PageSize, bytes: u64) -> Result<Self, StoreError> {
-        let failed = |error| StoreError::mount("make", page, error);
+        let failed = |error| StoreError::mount(page, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = make(page, bytes)
             .and_then(|mount| rustix::fs::openat(mount, ".", flags, Mode::empty()));
         let folder = folder.map_err(|error| failed(error.into()))?;
-        Ok(Self { folder, page })
+        Ok(Self {
+            folder: Arc::new(folder),
+            page,
+        })
     }
 
     /// One of an earlier daemon.
     ///
     /// # Errors
     /// It is not what it should be.
-    pub(super) fn adopt(page: PageSize, folder: OwnedFd) -> Result<Self, StoreError> {
-        let mount = Self { folder, page };
-        mount.is_such().and_then(|()| mount.is_private())?;
+    pub(super) fn adopt(folder: OwnedFd) -> io::Result<Self> {
+        let page = pages_of(&folder)?;
+        let mount = Self {
+            folder: Arc::new(folder),
+            page,
+        };
+        mount.is_private()?;
         Ok(mount)
     }
 
-    /// It has the file system and the pages that it should have.
-    fn is_such(&self) -> Result<(), StoreError> {
-        let failed = |error| StoreError::mount("take over", self.page, error);
-        let stat = rustix::fs::fstatfs(&self.folder).map_err(|error| failed(error.into()))?;
-        let kind = match self.page {
-            PageSize::Huge | PageSize::Giant => HUGETLBFS,
-            PageSize::Transparent => TMPFS,
-        };
-        let same_pages = self.page == PageSize::Transparent
-            || u64::try_from(stat.f_bsize).is_ok_and(|bytes| bytes == self.page.bytes());
-        if u64::try_from(stat.f_type).is_ok_and(|seen| seen == kind) && same_pages {
-            return Ok(());
-        }
-        Err(failed(io::Error::other("it is another file system")))
+    /// For the service manager to keep.
+    pub(super) fn folder(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.folder)
     }
 
     /// No other user may enter it: names in it are trusted.
-    fn is_private(&self) -> Result<(), StoreError> {
-        let failed = |error| StoreError::mount("take over", self.page, error);
-        let stat = rustix::fs::fstat(&self.folder).map_err(|error| failed(error.into()))?;
+    fn is_private(&self) -> io::Result<()> {
+        let stat = rustix::fs::fstat(&self.folder)?;
         let ours = stat.st_uid == rustix::process::geteuid().as_raw();
         if ours && stat.st_mode & 0o077 == 0 {
             return Ok(());
         }
-        Err(failed(io::Error::other("other users may enter it")))
+        Err(io::Error::other("other users may enter it"))
     }
 
     /// What backs its files.
@@ -118,33 +116,32 @@ impl Mount {
         }
         Ok(names)
     }
-
-    /// Bytes of pages its files hold, those pinned by a process after their file
-    /// was emptied among them; `None` where the kernel keeps no count.
-    ///
-    /// # Errors
-    /// The operating system's refusal.
-    pub fn used_bytes(&self) -> io::Result<Option<u64>> {
-        let stat: StatFs = rustix::fs::fstatfs(&self.folder)?;
-        let used = stat.f_blocks.checked_sub(stat.f_bfree);
-        let block = u64::try_from(stat.f_bsize).unwrap_or(0);
-        Ok(used
-            .filter(|_| stat.f_blocks > 0)
-            .map(|used| used.saturating_mul(block)))
-    }
-
-    /// Bytes that it may hold.
-    pub(super) fn most_bytes(&self) -> io::Result<u64> {
-        let stat: StatFs = rustix::fs::fstatfs(&self.folder)?;
-        let block = u64::try_from(stat.f_bsize).unwrap_or(0);
-        Ok(stat.f_blocks.saturating_mul(block))
-    }
 }
 
-impl AsFd for Mount {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.folder.as_fd()
-    }
+/// What backs the files of a mount.
+fn pages_of(folder: &OwnedFd) -> io::Result<PageSize> {
+    let stat = rustix::fs::fstatfs(folder)?;
+    let [kind, block] =
+        [stat.f_type, stat.f_bsize].map(|number| u64::try_from(number).unwrap_or(0));
+    let is_reserved = |page: &PageSize| kind == HUGETLBFS && block == page.bytes();
+    let reserved = [PageSize::Huge, PageSize::Giant]
+        .into_iter()
+        .find(is_reserved);
+    let page = reserved.or((kind == TMPFS).then_some(PageSize::Transparent));
+    page.ok_or_else(|| io::Error::other("it is another file system"))
+}
+
+/// Bytes that the mount of a file counts as used: pages in the file, pages that a process pinned before the file was
+/// emptied, pages that are reserved. `None` for a file in no such mount.
+///
+/// # Errors
+/// The operating system's refusal.
+pub(super) fn used_bytes(file: &OwnedFd) -> io::Result<Option<u64>> {
+    let stat = rustix::fs::fstatfs(file)?;
+    let used = stat.f_blocks.checked_sub(stat.f_bfree);
+    let block = u64::try_from(stat.f_bsize).unwrap_or(0);
+    let used = used.filter(|_| stat.f_blocks > 0);
+    Ok(used.map(|used| used.saturating_mul(block)))
 }
 
 /// A mount in no folder.
@@ -193,13 +190,18 @@ mod tests {
             };
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
             assert!(!mounts.contains("firstlight"), "{mounts}");
-            let flags = rustix::fs::fstatvfs(&mount).unwrap().f_flag;
+            let flags = rustix::fs::fstatvfs(&mount.folder).unwrap().f_flag;
             let expected =
                 StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV | StatVfsMountFlags::NOEXEC;
             assert!(flags.contains(expected), "{flags:?}");
-            assert_eq!(mount.most_bytes().unwrap(), 4 << 20);
-            let again = Mount::adopt(page, mount.folder.try_clone().unwrap());
-            assert_eq!(again.unwrap().names().unwrap(), Vec::<String>::new());
+            let stat = rustix::fs::fstatfs(&mount.folder).unwrap();
+            assert_eq!(
+                stat.f_blocks * u64::try_from(stat.f_bsize).unwrap(),
+                4 << 20
+            );
+            let again = Mount::adopt(mount.folder.try_clone().unwrap()).unwrap();
+            assert_eq!(again.page(), page);
+            assert_eq!(again.names().unwrap(), Vec::<String>::new());
             let seen = attached(make(page, 4 << 20).unwrap());
             assert!(seen.contains("nosuid,nodev,noexec"), "{seen}");
             // Linux 6.4 and later.
@@ -228,16 +230,15 @@ mod tests {
 
     #[test]
     fn what_is_no_such_mount_is_not_taken_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = || OwnedFd::from(std::fs::File::open(folder.path()).unwrap());
-        let error = Mount::adopt(PageSize::Huge, open()).unwrap_err();
+        let other = std::fs::File::open("/proc").unwrap();
+        let error = Mount::adopt(other.into()).unwrap_err();
         assert!(error.to_string().contains("another file system"), "{error}");
         let Ok(mount) = Mount::new(PageSize::Transparent, 1 << 20) else {
             crate::os::need::skip("root", "only root may mount");
             return;
         };
-        rustix::fs::fchmod(&mount, Mode::from_raw_mode(0o755)).unwrap();
-        let error = Mount::adopt(PageSize::Transparent, mount.folder).unwrap_err();
+        rustix::fs::fchmod(&mount.folder, Mode::from_raw_mode(0o755)).unwrap();
+        let error = Mount::adopt(mount.folder.try_clone().unwrap()).unwrap_err();
         assert!(
             error.to_string().contains("other users may enter"),
             "{error}"

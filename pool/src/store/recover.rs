@@ -1,8 +1,8 @@
-//! After a crash: what of the files in a mount is known to be clean.
+//! After a crash: whether the file in a mount is known to be clean.
 //!
 //! Known clean is a file that was marked clean when the kernel had filled it,
 //! that was never marked allocated, has all its pages, and that no other process holds.
-//! Everything else is emptied and loses its name.
+//! Any other is emptied and loses its name.
 
 use super::key::Key;
 use super::mount::Mount;
@@ -11,7 +11,6 @@ use crate::os::memory_file;
 use rustix::fs::FileType;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 /// The name of a slab's file: its node and its number.
 pub(super) fn name(key: &Key, id: SlabId) -> String {
@@ -31,44 +30,39 @@ fn parse(name: &str) -> Option<(Option<u32>, SlabId)> {
     Some((node, SlabId(number.parse().ok()?)))
 }
 
-/// What was found.
-#[derive(Debug, Default)]
-pub struct Recovered {
-    /// Clean slabs, with their class.
-    pub clean: Vec<(Key, Slab)>,
-    /// Files that were emptied, and why.
-    pub emptied: Vec<(String, &'static str)>,
-}
-
-/// Goes through the files of `mount`. Afterwards every file in it is one of
-/// `clean`.
+/// The clean slab in a mount that a service manager kept, and its class; it has the number `id` from now on. Any other
+/// file is emptied.
 ///
 /// # Errors
-/// The operating system's refusal to read the folder or to remove a name.
-pub fn recover(mount: &Arc<Mount>) -> io::Result<Recovered> {
-    let mut found = Recovered::default();
-    for name in mount.names()? {
-        match examine(mount, &name) {
-            Ok((key, id, file)) => {
-                let at = (Arc::clone(mount), name);
-                let slab = Slab::named(id, key.page, key.bytes, file, at).found_clean();
-                found.clean.push((key, slab));
+/// Why there is none; the operating system's refusal to read the folder or to remove a name.
+pub(super) fn recover(folder: OwnedFd, id: SlabId) -> io::Result<(Key, Slab)> {
+    let mount = Mount::adopt(folder)?;
+    let mut why = "it has no file: the slab was allocated";
+    let mut names = mount.names()?;
+    if let [name] = &names[..] {
+        match examine(&mount, name) {
+            Ok((key, file)) => {
+                let at = (mount, names.remove(0));
+                return Ok((key, Slab::named(id, key.page, key.bytes, file, at)));
             }
-            Err(why) => {
-                // Emptied first: the name is what finds it again after a crash here.
-                if let Ok(file) = mount.open(&name) {
-                    memory_file::set_length(&file, 0)?;
-                }
-                mount.remove(&name)?;
-                found.emptied.push((name, why));
-            }
+            Err(unclean) => why = unclean,
         }
     }
-    Ok(found)
+    if names.len() > 1 {
+        why = "it has another file than a slab's, or more than one";
+    }
+    for name in names {
+        // Emptied first: the name is what finds it again after a crash here.
+        if let Ok(file) = mount.open(&name) {
+            memory_file::set_length(&file, 0)?;
+        }
+        mount.remove(&name)?;
+    }
+    Err(io::Error::other(why))
 }
 
-fn examine(mount: &Mount, name: &str) -> Result<(Key, SlabId, OwnedFd), &'static str> {
-    let (node, id) = parse(name).ok_or("no name of a slab")?;
+fn examine(mount: &Mount, name: &str) -> Result<(Key, OwnedFd), &'static str> {
+    let (node, _) = parse(name).ok_or("no name of a slab")?;
     let file = mount.open(name).map_err(|_| "cannot be opened")?;
     let stat = rustix::fs::fstat(&file).map_err(|_| "cannot be read")?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {
@@ -93,7 +87,7 @@ fn examine(mount: &Mount, name: &str) -> Result<(Key, SlabId, OwnedFd), &'static
         node,
         bytes,
     };
-    Ok((key, id, file))
+    Ok((key, file))
 }
 
 #[cfg(test)]

@@ -36,16 +36,28 @@ impl Room {
         }
     }
 
-    /// Opens the counts of a class's pages, once. Where that fails nothing is known of them.
+    /// Opens the counts of a class's pages, once, on its node and on the machine. Where that fails nothing is known of
+    /// them.
     pub(super) fn know(&mut self, key: Key) {
-        let place = (key.page, key.node);
-        if key.page == PageSize::Transparent || self.counts.contains_key(&place) {
-            return;
+        for place in [(key.page, key.node), (key.page, None)] {
+            if key.page == PageSize::Transparent || self.counts.contains_key(&place) {
+                continue;
+            }
+            let sys = Path::new(hugepages::SYS);
+            if let Ok(Some(counts)) = KeptCounts::open(sys, key.page.bytes(), place.1) {
+                self.counts.insert(place, counts);
+            }
         }
-        let sys = Path::new(hugepages::SYS);
-        if let Ok(Some(counts)) = KeptCounts::open(sys, key.page.bytes(), key.node) {
-            self.counts.insert(place, counts);
-        }
+    }
+
+    /// Bytes of such pages that the machine has in use or has promised, as far as that is known.
+    pub(super) fn in_use_bytes(&self, page: PageSize) -> u64 {
+        let counts = self.counts.get(&(page, None));
+        let Some(Ok(counts)) = counts.map(KeptCounts::counts) else {
+            return u64::MAX;
+        };
+        let in_use = counts.total_pages.saturating_sub(counts.free_pages);
+        (in_use + counts.promised_pages).saturating_mul(page.bytes())
     }
 
     /// Whether the kernel has free pages for `bytes` more of a slab, beside what slabs of these classes that are

@@ -12,7 +12,7 @@
 //! [`super::recover`] is the other side: what counts as clean after a crash.
 
 use super::key::Key;
-use super::mount::Mount;
+use super::mount::{self, Mount};
 use crate::os::memory_file;
 use crate::protocol::PageSize;
 use rustix::fs::Mode;
@@ -43,10 +43,10 @@ impl fmt::Display for SlabId {
 }
 
 /// Where a slab's file is found again.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Home {
-    /// Under this name in this mount.
-    Named(Arc<Mount>, String),
+    /// Under this name in a mount of its own.
+    Named(Mount, String),
     /// In a mount, without a name any more.
     Unnamed,
     /// It never had a name.
@@ -61,8 +61,6 @@ pub struct Slab {
     bytes: u64,
     file: Arc<OwnedFd>,
     home: Home,
-    /// Whether it is filled, and nothing was done with it since.
-    is_clean: bool,
 }
 
 impl Slab {
@@ -72,7 +70,7 @@ impl Slab {
         page: PageSize,
         bytes: u64,
         file: OwnedFd,
-        at: (Arc<Mount>, String),
+        at: (Mount, String),
     ) -> Self {
         Self {
             id,
@@ -80,7 +78,6 @@ impl Slab {
             bytes,
             file: Arc::new(file),
             home: Home::Named(at.0, at.1),
-            is_clean: false,
         }
     }
 
@@ -92,13 +89,13 @@ impl Slab {
             bytes,
             file: Arc::new(file),
             home: Home::Unnamed,
-            is_clean: false,
         }
     }
 
     /// A file that an earlier daemon allocated.
-    pub(super) fn allocated(id: SlabId, key: Key, bytes: u64, file: OwnedFd, memfd: bool) -> Self {
-        if memfd {
+    pub(super) fn allocated(id: SlabId, key: Key, bytes: u64, file: OwnedFd) -> Self {
+        // Of a mount's none is sealed so.
+        if memory_file::is_sealed_against_growth(&file) {
             return Self::memfd(id, key.page, bytes, file);
         }
         Self::unnamed(id, key.page, bytes, file)
@@ -114,7 +111,6 @@ impl Slab {
             bytes,
             file: Arc::new(file),
             home: Home::Memfd,
-            is_clean: false,
         }
     }
 
@@ -142,42 +138,25 @@ impl Slab {
         Arc::clone(&self.file)
     }
 
-    /// Whether it is a file without a name that was never allocated: one that a
-    /// service manager can keep over a restart.
+    /// What a service manager keeps over a restart of a clean one: its mount, or the file where that never had a name.
     #[must_use]
-    pub fn is_memfd(&self) -> bool {
-        matches!(self.home, Home::Memfd)
+    pub fn kept(&self) -> Option<Arc<OwnedFd>> {
+        match &self.home {
+            Home::Named(mount, _) => Some(mount.folder()),
+            Home::Memfd => Some(self.file()),
+            Home::Unnamed => None,
+        }
     }
 
     /// Says on the inode that the kernel has filled it.
     ///
     /// # Errors
     /// The operating system's refusal.
-    pub(super) fn mark_clean(&mut self) -> io::Result<()> {
+    pub fn mark_clean(&self) -> io::Result<()> {
         if let Home::Named(..) = self.home {
             self.chmod(mode::CLEAN)?;
         }
-        self.is_clean = true;
         Ok(())
-    }
-
-    /// Found with the mark of a clean one.
-    pub(super) fn found_clean(self) -> Self {
-        Self {
-            is_clean: true,
-            ..self
-        }
-    }
-
-    /// Something may be done with it from now on.
-    pub(super) fn touch(&mut self) {
-        self.is_clean = false;
-    }
-
-    /// Whether its pages are as many as its bytes, and stay so while nothing is done with it: none but the
-    /// daemon can reach it.
-    pub(super) fn is_still(&self) -> bool {
-        self.is_clean && matches!(self.home, Home::Named(..))
     }
 
     /// Makes the file longer; the new part has no pages yet.
@@ -219,10 +198,15 @@ impl Slab {
         memory_file::reopen(&self.file)
     }
 
-    /// Whether it lies in a mount, where the kernel counts pages that are in use.
-    #[must_use]
-    pub fn is_counted(&self) -> bool {
-        !self.is_memfd()
+    /// Bytes that its mount counts: of pages in it, and pinned or reserved.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn used_bytes(&self) -> io::Result<u64> {
+        match mount::used_bytes(&self.file)? {
+            Some(bytes) => Ok(bytes),
+            None => self.held_bytes(),
+        }
     }
 
     /// Whether the daemon alone can reach the file, by descriptor

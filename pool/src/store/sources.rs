@@ -1,10 +1,9 @@
-//! Where new slabs come from on this machine: mounts in the daemon's folder,
-//! or files without a name.
+//! Where new slabs come from on this machine: a mount each, or files without a name.
 
 use super::error::StoreError;
 use super::key::Key;
 use super::mount::Mount;
-use super::recover::{self, Recovered};
+use super::recover;
 use super::slab::{Slab, SlabId, mode};
 use crate::config::Source;
 use crate::machine::Spec;
@@ -17,7 +16,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Makes a folder that every user may pass, whatever mask we have: clients reach
 /// the socket through it. None may list it: one that does may keep all who change it waiting. Those that are there stay
@@ -35,7 +33,7 @@ pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
 
 /// Makes the folder, which only we may enter, and the folders above it, which
 /// the socket may lie in. One that is there must be such.
-fn make_private(directory: &Path) -> io::Result<()> {
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     if let Some(above) = directory.parent() {
         make_passable(above)?;
     }
@@ -79,19 +77,18 @@ pub fn available(key: &Key) -> Result<(), StoreError> {
 #[derive(Debug, Default)]
 pub struct Prepared {
     pub(super) specs: Vec<Spec>,
-    /// Where a new one is needed.
-    mounts: BTreeMap<PageSize, Arc<Mount>>,
+    /// Bytes that a mount of such pages may hold from now on.
+    most: BTreeMap<PageSize, u64>,
     /// Why a source is not what would have been best.
     pub notes: Vec<String>,
 }
 
-/// The daemon's folder and its mounts.
+/// The daemon's folder, and how new mounts are to be.
 #[derive(Debug)]
 pub(super) struct Sources {
-    /// The newest last: that is where new files go.
-    mounts: BTreeMap<PageSize, Vec<Arc<Mount>>>,
-    /// Whether the mounts outlive a daemon that is killed. Where they do not, a file with
-    /// a name would be lost with its pages, as long as another one keeps the mount.
+    /// Bytes that a new mount may hold: those of a slab, and of one that is made longer for a client.
+    most: BTreeMap<PageSize, u64>,
+    /// Whether mounts outlive a daemon that is killed. Where they do not, none need be found again by a name.
     outlive: bool,
     /// Pages and nodes that classes have or had: this machine has them, which is not looked for again.
     known: BTreeSet<(PageSize, Option<u32>)>,
@@ -100,11 +97,8 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Takes the folder over, and `mounts` of an earlier daemon, if they are kept at all.
-    pub(super) fn open(
-        directory: &Path,
-        mounts: Option<Vec<(PageSize, OwnedFd)>>,
-    ) -> Result<Self, StoreError> {
+    /// Takes the folder over.
+    pub(super) fn open(directory: &Path, outlive: bool) -> Result<Self, StoreError> {
         let failed = |what: &'static str, path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| StoreError::Directory { what, path, error }
@@ -116,22 +110,15 @@ impl Sources {
             .map_err(|error| failed("write", &path)(error.into()))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| StoreError::Taken(directory.to_owned()))?;
-        let mut adopted: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        let outlive = mounts.is_some();
-        for (page, folder) in mounts.unwrap_or_default() {
-            let mount = Mount::adopt(page, folder)?;
-            adopted.entry(page).or_default().push(Arc::new(mount));
-        }
         Ok(Self {
-            mounts: adopted,
+            most: BTreeMap::new(),
             outlive,
             known: BTreeSet::new(),
             _lock: lock,
         })
     }
 
-    /// Decides where the files of `specs` come from, and makes the mounts they need beside those
-    /// that there are; `all` are the classes that are to share them.
+    /// Decides where the files of `specs` come from, and whether mounts can be had; `all` are all classes.
     pub(super) fn prepare(&self, specs: &[Spec], all: &[Spec]) -> Result<Prepared, StoreError> {
         let mut prepared = Prepared::default();
         for spec in specs {
@@ -160,30 +147,26 @@ impl Sources {
         Ok(prepared)
     }
 
-    /// A mount that has room for all classes of such pages. One that was made for
-    /// less stays for the files it has.
+    /// Whether mounts of such pages can be had, for as much as all classes of them keep: so long a slab may become.
     fn prepare_mount(
         &self,
         page: PageSize,
         bytes: u64,
         prepared: &mut Prepared,
     ) -> Result<(), StoreError> {
-        // Each slab may be pinned by a revoked client while another takes its place.
+        // Pages that a client pinned and gave back count beside those that take their place.
         let needed = bytes.saturating_mul(2).clamp(page.bytes(), MOST_NUMBER);
-        let room = |mount: &Arc<Mount>| mount.most_bytes().is_ok_and(|most| most >= needed);
-        let newest = self.mounts.get(&page).and_then(|mounts| mounts.last());
-        if !newest.is_some_and(room) && !prepared.mounts.contains_key(&page) {
-            let mount = Arc::new(Mount::new(page, needed)?);
-            prepared.mounts.insert(page, mount);
+        if !self.most.contains_key(&page) && !prepared.most.contains_key(&page) {
+            Mount::new(page, needed)?;
         }
+        let most = prepared.most.entry(page).or_default();
+        *most = needed.max(*most);
         Ok(())
     }
 
-    /// Uses the mounts that were prepared from now on; returns the classes.
+    /// New mounts are so from now on; returns the classes.
     pub(super) fn install(&mut self, prepared: Prepared) -> Vec<Spec> {
-        for (page, mount) in prepared.mounts {
-            self.mounts.entry(page).or_default().push(mount);
-        }
+        self.most.extend(prepared.most);
         let places = prepared
             .specs
             .iter()
@@ -192,25 +175,49 @@ impl Sources {
         prepared.specs
     }
 
-    /// What an earlier daemon left in the mounts.
-    pub(super) fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
-        let recover = |mount: &Arc<Mount>| {
-            recover::recover(mount)
-                .map_err(|error| StoreError::mount("go through", mount.page(), error))
-        };
-        self.mounts().map(recover).collect()
+    /// Its file, and its mount where that is found again.
+    pub(super) fn descriptors_of_ready(&self) -> usize {
+        1 + usize::from(self.outlive)
     }
 
-    /// A new slab without a page, as long as its class says.
-    pub(super) fn create(&self, spec: &Spec, id: SlabId) -> io::Result<Slab> {
-        let Key { page, bytes, .. } = spec.key;
-        let newest = self.mounts.get(&page).and_then(|mounts| mounts.last());
-        let slab = match newest {
-            Some(mount) if spec.source == Source::Mount => {
-                let name = recover::name(&spec.key, id);
+    /// How a new slab is made.
+    pub(super) fn new_slab(&self, spec: &Spec, id: SlabId) -> NewSlab {
+        let most = self.most.get(&spec.key.page).copied();
+        NewSlab {
+            id,
+            key: spec.key,
+            most: most.filter(|_| spec.source == Source::Mount),
+            outlives: self.outlive,
+        }
+    }
+}
+
+/// A slab that is to be made: where none that clients wait for does it, since a mount waits for all that is mounted
+/// anywhere at that moment.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSlab {
+    id: SlabId,
+    key: Key,
+    /// Bytes that its mount may hold; none for a file without a name.
+    most: Option<u64>,
+    outlives: bool,
+}
+
+impl NewSlab {
+    /// Makes it, without a page, as long as its class says.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn make(self) -> io::Result<Slab> {
+        let (id, key) = (self.id, self.key);
+        let Key { page, bytes, .. } = key;
+        let slab = match self.most {
+            Some(most) => {
+                let mount = Mount::new(page, most).map_err(io::Error::other)?;
+                let name = recover::name(&key, id);
                 let file = mount.create(&name, mode::FILLING)?;
-                if self.outlive {
-                    Slab::named(id, page, bytes, file, (Arc::clone(mount), name))
+                if self.outlives {
+                    Slab::named(id, page, bytes, file, (mount, name))
                 } else {
                     mount.remove(&name)?;
                     Slab::unnamed(id, page, bytes, file)
@@ -228,9 +235,5 @@ impl Sources {
             return Err(error);
         }
         Ok(slab)
-    }
-
-    pub(super) fn mounts(&self) -> impl Iterator<Item = &Arc<Mount>> {
-        self.mounts.values().flatten()
     }
 }

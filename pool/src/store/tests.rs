@@ -3,10 +3,15 @@
 use super::slab::mode;
 use super::*;
 use crate::config::Source;
+use crate::fill::{self, Done, Job, Policy, Refill, Work};
 use crate::os::hugepages::{self, SetAside};
 use crate::os::mapping::Mapping;
+use crate::os::memory_file;
 use crate::os::need::skip;
+use crate::protocol::PageSize;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 const SLAB_BYTES: u64 = 4 << 20;
 
@@ -26,14 +31,14 @@ fn spec(page: PageSize, source: Source, wanted: u32) -> Spec {
 fn small() -> (tempfile::TempDir, Files) {
     let folder = tempfile::tempdir().unwrap();
     let spec = spec(PageSize::Transparent, Source::Memfd, 1);
-    let (files, found) = Files::open(folder.path(), &[spec], None).unwrap();
-    assert!(found.clean.is_empty());
+    let (files, _) = Files::open(folder.path(), &[spec], false).unwrap();
     (folder, files)
 }
 
 /// A clean slab, filled as a worker does.
 fn filled(files: &mut Files, id: u64, spec: &Spec) -> SlabId {
-    let slab = files.create(SlabId(id), spec).unwrap();
+    let slab = files.new_slab(SlabId(id), spec).make().unwrap();
+    let slab = files.insert(slab);
     match spec.key.page {
         PageSize::Transparent => {
             let bytes = usize::try_from(SLAB_BYTES).unwrap();
@@ -41,7 +46,7 @@ fn filled(files: &mut Files, id: u64, spec: &Spec) -> SlabId {
         }
         _ => memory_file::allocate(slab, 0, SLAB_BYTES).unwrap(),
     }
-    files.mark_clean(SlabId(id)).unwrap();
+    files.get(SlabId(id)).unwrap().mark_clean().unwrap();
     SlabId(id)
 }
 
@@ -66,19 +71,19 @@ fn free_pages() -> u64 {
         .free_pages
 }
 
-/// The mounts, as a service manager keeps them.
-fn left(files: &Files) -> Left {
-    let mounts = files.mounts();
-    mounts
-        .map(|(page, mount)| (page, mount.try_clone_to_owned().unwrap()))
+/// All slabs, as a service manager keeps them.
+fn left(files: &Files) -> Vec<(SlabId, OwnedFd)> {
+    let slabs = files.slabs.values();
+    let kept = slabs.filter_map(|slab| Some((slab.id(), slab.kept()?)));
+    kept.map(|(id, file)| (id, file.try_clone().unwrap()))
         .collect()
 }
 
-type Left = Vec<(PageSize, OwnedFd)>;
-
-fn mounted(folder: &Path, left: Left) -> (Files, Found) {
+/// In a mount each, which outlives the daemon.
+fn mounted(folder: &Path) -> (Files, Spec) {
     let spec = spec(PageSize::Huge, Source::Mount, 6);
-    Files::open(folder, &[spec], Some(left)).unwrap()
+    let (files, found) = Files::open(folder, &[spec], true).unwrap();
+    (files, found.specs[0])
 }
 
 #[test]
@@ -155,12 +160,12 @@ fn a_look_at_a_file_without_a_name_closes_nothing() {
 #[test]
 fn one_daemon_a_folder_and_only_nodes_that_exist() {
     let (folder, _files) = small();
-    let error = Files::open(folder.path(), &[], None).unwrap_err();
+    let error = Files::open(folder.path(), &[], false).unwrap_err();
     assert!(matches!(error, StoreError::Taken(_)), "{error}");
     let mut spec = THP();
     spec.key.node = Some(1000);
     let other = tempfile::tempdir().unwrap();
-    let error = Files::open(other.path(), &[spec], None).unwrap_err();
+    let error = Files::open(other.path(), &[spec], false).unwrap_err();
     assert!(error.to_string().contains("no node 1000"), "{error}");
 }
 
@@ -169,10 +174,11 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
     let Some(_pages) = huge_pages(6) else { return };
     let folder = tempfile::tempdir().unwrap();
     let free = free_pages();
-    let (mut files, found) = mounted(folder.path(), Vec::new());
-    let spec = found.specs[0];
+    let (mut files, spec) = mounted(folder.path());
     let ids: Vec<_> = (0..6).map(|id| filled(&mut files, id, &spec)).collect();
     assert_eq!(free - free_pages(), 12);
+    // The manager has not heard that it is allocated.
+    let kept = left(&files);
     let theirs = files.get_mut(ids[5]).unwrap().allocate().unwrap();
     let mut guest = Mapping::new(&theirs, 0, 4096).unwrap();
     guest.write(0, b"guest");
@@ -185,44 +191,39 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let holed = files.get(ids[1]).unwrap();
     rustix::fs::fallocate(holed, flags, 2 << 20, 2 << 20).unwrap();
-    let kept = left(&files);
     let flags = OFlags::CREATE | OFlags::WRONLY;
-    rustix::fs::openat(&kept[0].1, "rubbish", flags, Mode::RUSR).unwrap();
+    rustix::fs::openat(&kept[3].1, "rubbish", flags, Mode::RUSR).unwrap();
     drop(files);
 
-    let (mut files, found) = mounted(folder.path(), kept);
-    let mut why: Vec<_> = found.emptied.iter().map(|(_, why)| *why).collect();
-    why.sort_unstable();
-    let mut clean: Vec<_> = found.clean.iter().map(|(id, _)| *id).collect();
-    clean.sort_unstable();
-    assert_eq!(clean, ids[2..4]);
+    let (mut files, _) = mounted(folder.path());
+    let adopted = kept.into_iter().map(|(id, mount)| {
+        let key = files.adopt_mount(id, mount);
+        key.map_err(|error| error.to_string())
+    });
+    let why = |why: &str| Err(why.to_owned());
     assert_eq!(
-        why,
+        adopted.collect::<Vec<_>>(),
         [
-            "lacks pages",
-            "no name of a slab",
-            "was being allocated",
-            "was being filled"
+            why("was being filled"),
+            why("lacks pages"),
+            Ok(spec.key),
+            why("it has another file than a slab's, or more than one"),
+            why("was being allocated"),
+            why("it has no file: the slab was allocated"),
         ]
     );
+    let clean = [ids[2]];
     // What runs goes on, and holds its pages; all others are clean or free.
     let mut seen = [0; 5];
     guest.read(0, &mut seen);
     assert_eq!(&seen, b"guest");
-    assert_eq!(free - free_pages(), 3 * 2);
+    assert_eq!(free - free_pages(), 2 * 2);
     drop((guest, theirs));
-    assert_eq!(
-        free - free_pages(),
-        2 * 2,
-        "the kernel itself takes it back"
-    );
+    assert_eq!(free - free_pages(), 2, "the kernel itself takes it back");
     for id in clean {
         files.remove(id).unwrap().discard().unwrap();
     }
-    let kept = left(&files);
-    drop(files);
-    let (files, found) = mounted(folder.path(), kept);
-    assert!(found.clean.is_empty() && found.emptied.is_empty());
+    assert!(left(&files).is_empty());
     drop(files);
     assert_eq!(free_pages(), free);
 }
@@ -231,12 +232,13 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
 fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
     let Some(_pages) = huge_pages(1) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (mut files, found) = mounted(folder.path(), Vec::new());
-    let id = filled(&mut files, 1, &found.specs[0]);
+    let (mut files, spec) = mounted(folder.path());
+    let id = filled(&mut files, 1, &spec);
+    let mount = &left(&files)[0].1;
     let theirs = files.get_mut(id).unwrap().allocate().unwrap();
+    assert!(left(&files).is_empty());
     let stat = rustix::fs::fstat(&theirs).unwrap();
     assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, mode::ALLOCATED));
-    let mount = &left(&files)[0].1;
     let mut names = rustix::fs::Dir::read_from(mount).unwrap();
     assert!(names.all(|entry| entry.unwrap().file_name().to_bytes().starts_with(b".")));
     let slab = files.remove(id).unwrap();
@@ -268,7 +270,7 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
     let above = folder.path().join("run");
     let own = above.join("pool");
     let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
-    drop(Files::open(&own, &[], None).unwrap());
+    drop(Files::open(&own, &[], false).unwrap());
     rustix::process::umask(mask);
     assert_eq!(mode(&own), 0o700);
     assert_eq!(
@@ -277,7 +279,7 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
         "clients reach the socket, and list nothing"
     );
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o770)).unwrap();
-    let error = Files::open(&own, &[], None).unwrap_err().to_string();
+    let error = Files::open(&own, &[], false).unwrap_err().to_string();
     assert!(error.contains("others may write to it"), "{error}");
 }
 
@@ -293,8 +295,8 @@ fn a_slab_larger_than_the_memory_there_is_is_not_begun() {
 fn a_slab_for_which_there_are_no_pages_is_not_begun() {
     let Some(_pages) = huge_pages(2) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (files, found) = mounted(folder.path(), Vec::new());
-    let key = found.specs[0].key;
+    let (files, spec) = mounted(folder.path());
+    let key = spec.key;
     let beside = |bytes| files.has_room(key, 4 << 20, [(key, bytes)].into_iter());
     let free = free_pages() * (2 << 20);
     assert_eq!(beside(free - (4 << 20)), Ok(()));
@@ -303,38 +305,105 @@ fn a_slab_for_which_there_are_no_pages_is_not_begun() {
     assert!(error.contains("for slabs that are being filled"), "{error}");
 }
 
-/// With any number of clean slabs a look at the mounts costs as much as those that clients have.
+/// What one client pins, draws or reserves, and what Linux counts for good where it finds no page, is counted in its
+/// own slab's mount, and in no other.
 #[test]
-fn what_is_clean_is_counted_without_a_look() {
-    let Some(_pages) = huge_pages(4) else {
+fn what_a_mount_counts_is_its_own_slabs() {
+    let Some(pages) = huge_pages(3) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let spec = spec(PageSize::Huge, Source::Mount, 6);
-    let (mut files, found) = Files::open(folder.path(), &[spec], Some(Vec::new())).unwrap();
-    let spec = found.specs[0];
-    let [a, b, c] = [1, 2, 3].map(|id| filled(&mut files, id, &spec));
-    assert_eq!((files.looked_at(), files.stray_bytes()), (0, 0));
+    let (mut files, spec) = mounted(folder.path());
+    let [a, b] = [1, 2].map(|id| filled(&mut files, id, &spec));
     let theirs = files.get_mut(a).unwrap().allocate().unwrap();
-    assert_eq!((files.looked_at(), files.stray_bytes()), (1, 0));
-    // A client gives a page back, and draws one beside the file.
-    let page = 2 << 20;
-    memory_file::punch(&theirs, 0, page).unwrap();
-    assert_eq!(files.stray_bytes(), 0);
-    let file = files.get(b).unwrap().file();
-    files.get_mut(b).unwrap();
-    memory_file::set_length(&*file, 0).unwrap();
-    assert_eq!((files.looked_at(), files.stray_bytes()), (2, 0));
-    let gone = files.remove(c).unwrap();
-    assert_eq!((files.looked_at(), files.stray_bytes()), (3, 0));
-    gone.discard().unwrap();
-    assert_eq!((files.looked_at(), files.stray_bytes()), (2, 0));
-    // What an earlier daemon left is as clean.
-    files.remove(b).unwrap().discard().unwrap();
-    filled(&mut files, 4, &spec);
-    let left = left(&files);
-    drop((files, file, theirs));
-    let (mut files, found) = mounted(folder.path(), left);
-    assert_eq!(found.clean.len(), 1);
-    assert_eq!((files.looked_at(), files.stray_bytes()), (0, 0));
+    assert_eq!(
+        [a, b].map(|id| files.used_bytes(id)),
+        [SLAB_BYTES, SLAB_BYTES]
+    );
+    // Reserved behind the end, and drawn.
+    memory_file::reserve(&theirs, SLAB_BYTES, 2 << 20).unwrap();
+    memory_file::punch(&theirs, 0, 2 << 20).unwrap();
+    assert_eq!(files.used_bytes(a), SLAB_BYTES);
+    memory_file::set_length(&theirs, 0).unwrap();
+    assert_eq!(files.used_bytes(a), 0);
+    let others = free_pages();
+    for _ in 0..3 {
+        let bytes = (others + 1) * (2 << 20);
+        memory_file::allocate(&theirs, 0, bytes).unwrap_err();
+        memory_file::set_length(&theirs, 0).unwrap();
+    }
+    assert_eq!(files.used_bytes(b), SLAB_BYTES);
+    let c = filled(&mut files, 3, &spec);
+    assert_eq!(files.used_bytes(c), SLAB_BYTES);
+    for id in [b, c] {
+        files.remove(id).unwrap().discard().unwrap();
+    }
+    // No more than the machine has in use.
+    assert_eq!(files.used_bytes(a), 0);
+    drop(pages);
+}
+
+/// Nor does the daemon's own filling make a mount count what there is not.
+#[test]
+fn where_no_page_is_free_nothing_is_counted_of_what_is_reserved() {
+    let Some(_pages) = huge_pages(2) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (mut files, spec) = mounted(folder.path());
+    let slab = files.new_slab(SlabId(1), &spec).make().unwrap();
+    let slab = files.insert(slab);
+    let hog = memory_file::unnamed(c"hog", Some(2 << 20)).unwrap();
+    memory_file::allocate(&hog, 0, free_pages() * (2 << 20)).unwrap();
+    for _ in 0..3 {
+        let error = memory_file::reserve(slab, 0, 2 << 20).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    }
+    assert_eq!(slab.used_bytes().unwrap(), 0);
+    // What was reserved is there, whatever others take.
+    memory_file::set_length(&hog, 0).unwrap();
+    memory_file::reserve(slab, 0, SLAB_BYTES).unwrap();
+    memory_file::allocate(&hog, 0, (free_pages() - 2) * (2 << 20)).unwrap();
+    memory_file::allocate(&hog, 1 << 40, 2 << 20).unwrap_err();
+    memory_file::allocate(slab, 0, SLAB_BYTES).unwrap();
+    assert_eq!(slab.used_bytes().unwrap(), SLAB_BYTES);
+    assert_eq!(slab.length().unwrap(), SLAB_BYTES);
+}
+
+/// Filling, and putting back, where others have all pages: tried again and again, it costs the mount none.
+#[test]
+fn work_that_finds_no_page_leaves_nothing_counted() {
+    let Some(_pages) = huge_pages(2) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (files, spec) = mounted(folder.path());
+    let slab = files.new_slab(SlabId(1), &spec).make().unwrap();
+    let hog = memory_file::unnamed(c"hog", Some(2 << 20)).unwrap();
+    memory_file::allocate(&hog, 0, free_pages() * (2 << 20)).unwrap();
+    let page = PageSize::Huge;
+    let fill = Work::Fill {
+        page,
+        start: 0,
+        end: SLAB_BYTES,
+        deadline: None,
+    };
+    let refill = Work::Refill(Refill {
+        page,
+        bytes: SLAB_BYTES,
+        reserve: Vec::new(),
+        first_page: 0,
+        most_pages: 2,
+        new_pages: 2,
+        tenure: Arc::default(),
+    });
+    let jobs = [fill, refill].map(|work| Job::new((), slab.file(), work));
+    let report = |done: Done<()>| {
+        let error = done.result.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    };
+    // The thread behaves as a worker from then on.
+    let work = move || fill::serve(jobs, &Policy::default(), &report);
+    std::thread::spawn(work).join().unwrap();
+    assert_eq!(slab.used_bytes().unwrap(), 0);
 }

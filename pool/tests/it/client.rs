@@ -177,7 +177,9 @@ fn refusals_and_nonsense_are_told_apart() {
             Request::Give(_) => (b"\xff\xff".to_vec(), vec![]),
             Request::Drain => (Reply::Give.encode().expect("small"), vec![]),
             Request::Status(_) => (vec![b' '; MOST_REPLY_BYTES + 1], vec![]),
-            Request::Resize(_) | Request::Fill(_) => return None,
+            Request::Resize(_) | Request::Fill(_) | Request::Grant(_) | Request::Revoke(_) => {
+                return None;
+            }
         })
     });
     let error = client.take(TAKE).expect_err("refused");
@@ -232,6 +234,7 @@ fn a_long_status_comes_in_parts() {
             uid: 0,
             age_ms: 0,
             label: None,
+            grant: None,
         })
         .collect();
     let expected = rows.clone();

@@ -26,7 +26,7 @@ pub const FL_ZONE_MOVABLE: u32 = 3;
 
 /// fl_request.node is preferred; then the others, by their distance from it.
 pub const FL_ON_NODE: u32 = 1;
-/// Only the preferred node will do.
+/// Only the preferred node will do; with FL_ON_NODE.
 pub const FL_THIS_NODE_ONLY: u32 = 2;
 /// fl_request.zone and those below it will do.
 pub const FL_UP_TO_ZONE: u32 = 4;
@@ -71,7 +71,7 @@ impl fl_request {
     pub(crate) fn to_engine(self) -> Result<Request, fl_error> {
         let has = |flag| self.flags & flag != 0;
         let both = has(FL_UP_TO_ZONE) && has(FL_ONLY_ZONE);
-        let names_node = has(FL_ON_NODE) || self.node == 0;
+        let names_node = has(FL_ON_NODE) || self.node == 0 && !has(FL_THIS_NODE_ONLY);
         let names_zone = has(FL_UP_TO_ZONE) || has(FL_ONLY_ZONE) || self.zone == 0;
         if self.flags & !ALL_FLAGS != 0 || both || !names_node || !names_zone {
             return Err(FL_BAD_FLAGS);
@@ -83,11 +83,10 @@ impl fl_request {
         if has(FL_MOVABLE) {
             request = request.movable();
         }
-        if has(FL_ON_NODE) {
-            request = request.on(node(self.node)?);
-        }
         if has(FL_THIS_NODE_ONLY) {
-            request = request.this_node_only();
+            request = request.only_on(node(self.node)?);
+        } else if has(FL_ON_NODE) {
+            request = request.on(node(self.node)?);
         }
         if has(FL_UP_TO_ZONE) {
             request = request.zone(zone(self.zone)?);

@@ -156,6 +156,8 @@ void test_places(void) {
         there.flags |= FL_THIS_NODE_ONLY;
         CHECK_REFUSED(m, fl_allocate(&m->frames, &there, &address), FL_NO_SUCH_NODE);
     }
+    fl_request nowhere = {.flags = FL_THIS_NODE_ONLY};
+    CHECK_REFUSED(m, fl_allocate(&m->frames, &nowhere, &address), FL_BAD_FLAGS);
     fl_statistics counted = {.free_frames = 42};
     CHECK_REFUSED(m, fl_count_zone(&m->frames, 65536, 0, &counted), FL_NO_SUCH_NODE);
     CHECK_REFUSED(m, fl_count_zone(&m->frames, 0, 4, &counted), FL_NO_SUCH_ZONE);

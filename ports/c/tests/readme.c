@@ -19,7 +19,7 @@ void test_readme(void) {
     CHECK(page != 0);
     memory_came(GIB, MIB);
     page_free(page);
-    CHECK_CODE(fl_cpu_close(&caches[1]), FL_OK);
+    CHECK_CODE(fl_cpu_close(&cpus[1]), FL_OK);
     fl_statistics counted;
     CHECK_CODE(fl_count(&frames, &counted), FL_OK);
     CHECK_NUMBER(counted.free_frames, (63 * MIB + GIB + MIB) / 4096);

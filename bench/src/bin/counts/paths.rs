@@ -130,6 +130,7 @@ pub(crate) const ALL: &[Path] = &[
     path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
     path("cpu_huge_held_4096", || with_cpu(huges_held)),
     path("cpu_random_free_65536", || with_cpu(random_free)),
+    path("cpu_random_free_huge_4096", || with_cpu(random_free_huge)),
     path("cpu_near_full_20000", near_full),
     path("cpu_3_frames_1000", || with_cpu(|cpu| pieces(cpu, 3, 1))),
     path("cpu_16_frames_1000", || with_cpu(|cpu| pieces(cpu, 16, 1))),
@@ -356,6 +357,21 @@ fn random_free(cpu: &mut Cpu<'_, '_>) -> Outcome {
         for at in 0..pages.len() {
             let page = pages[at * 25_717 % pages.len()];
             cpu.free(page, Order::PAGE)?;
+        }
+        Ok(())
+    })?
+}
+
+/// 4096 huge frames are freed, in an order that jumps from giant frame to giant frame.
+fn random_free_huge(cpu: &mut Cpu<'_, '_>) -> Outcome {
+    let mut huges = Vec::new();
+    for _ in 0..4096 {
+        huges.push(cpu.allocate(Request::new(Order::HUGE))?);
+    }
+    counted(|| -> Outcome {
+        for at in 0..huges.len() {
+            let huge = huges[at * 1_301 % huges.len()];
+            cpu.free(huge, Order::HUGE)?;
         }
         Ok(())
     })?

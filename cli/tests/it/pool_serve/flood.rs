@@ -383,17 +383,16 @@ fn strangers_together_get_one_share_of_the_daemon() {
             // What they sent is closed by a thread of its own there.
             return skip("passrights", "descriptors pass to the daemon's socket");
         }
-        strangers_get_one_share(&daemon, messages);
+        let socket = daemon.socket();
+        is_one_share(&daemon, |stop| strangers(&socket, messages, stop));
     }
 }
 
-fn strangers_get_one_share(daemon: &Daemon, messages: usize) {
+/// Two threads that connect until `stop` get a quarter of a CPU at most, and keep out no other.
+pub(super) fn is_one_share(daemon: &Daemon, flood: impl Fn(&AtomicBool) -> u64 + Sync) {
     let stop = AtomicBool::new(false);
-    let socket = daemon.socket();
     thread::scope(|scope| {
-        let flood: Vec<_> = (0..2)
-            .map(|_| scope.spawn(|| strangers(&socket, messages, &stop)))
-            .collect();
+        let flood: Vec<_> = (0..2).map(|_| scope.spawn(|| flood(&stop))).collect();
         let (begin, before) = (Instant::now(), processor_time(daemon));
         thread::sleep(Duration::from_secs(2));
         assert_eq!(is_served(daemon), Ok(()));
@@ -406,8 +405,8 @@ fn strangers_get_one_share(daemon: &Daemon, messages: usize) {
     });
 }
 
-/// What ends of leases cost is on the account of their user, and little more where there are many
-/// other slabs: each is measured beside what stays behind of it.
+/// What ends of leases cost is on the account of their user, with the slabs that are made in their place, and no more
+/// where there are many others.
 #[test]
 fn a_user_that_takes_and_ends_gets_one_share_of_the_daemon() {
     if !is_root() {

@@ -6,7 +6,7 @@ use super::kit::{Daemon, M, another_user, is_root, take, until};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::seccomp::{Call, Watcher};
 use firstlight_pool::os::threads::READY;
-use firstlight_pool::protocol::{PageSize, RefusalCode, Resize};
+use firstlight_pool::protocol::{GrantRequest, PageSize, RefusalCode, Resize};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -326,4 +326,38 @@ fn what_a_client_had_is_closed_by_another_thread() {
     let told = told.recv_timeout(Duration::from_secs(20));
     drop(held);
     assert_eq!(told, Ok(0), "the serving thread changes the file");
+}
+
+/// Root behind a mount for reading can list a grant's folder into memory that it makes the kernel wait for.
+#[test]
+fn a_grant_whose_folder_is_held_keeps_nobody_waiting() {
+    let (daemon, may_remove) = Daemon::prepared(
+        POOL,
+        |command| watch(command, [libc::SYS_unlink, libc::SYS_rmdir]),
+        |child| gate(child, |_| true),
+    );
+    daemon.until_clean(SLABS);
+    let request = GrantRequest {
+        page: PageSize::Transparent,
+        node: None,
+        size_class_bytes: 2 * M,
+        uses: 1,
+        label: None,
+    };
+    let granted = daemon.connect().grant(request).unwrap();
+    let held = may_remove.lock().unwrap();
+    let (tell, told) = mpsc::channel();
+    let (socket, grant) = (daemon.socket(), granted.grant);
+    thread::spawn(move || {
+        let mut owner = Client::connect(&socket).unwrap();
+        owner.revoke(grant).unwrap();
+        let left = owner.status().unwrap().grants.len();
+        tell.send((left, owner.take(take(M)).is_ok()))
+    });
+    let told = told.recv_timeout(Duration::from_secs(20));
+    let folder = Path::new(&granted.folder);
+    assert!(folder.exists());
+    drop(held);
+    assert_eq!(told, Ok((0, true)), "it waits for a grant's folder");
+    until("the folder is removed", || !folder.exists());
 }

@@ -8,6 +8,7 @@ mod crash;
 mod draw;
 mod export;
 mod flood;
+mod grants;
 mod guest;
 mod held_epoll;
 mod held_page;

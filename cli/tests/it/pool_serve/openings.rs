@@ -7,7 +7,7 @@ use super::kit::{Daemon, M, is_root, take, until, write_config};
 use super::manager::Manager;
 use firstlight_pool::client::Client;
 use firstlight_pool::os::need::skip;
-use firstlight_pool::protocol::{PageSize, Resize};
+use firstlight_pool::protocol::{GrantRequest, PageSize, Resize};
 use rustix::fs::OFlags;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -124,7 +124,18 @@ fn the_serving_thread_opens_and_closes_no_file_that_a_stranger_may_lock() {
         more.max_topup_ms = 60_000;
         let second = pool.take(more);
         pool.give(first.lease.lease).unwrap();
-        drop((pool, second));
+        let granted = pool.grant(GrantRequest {
+            page: PageSize::Transparent,
+            node: None,
+            size_class_bytes: 2 * M,
+            uses: 1,
+            label: None,
+        });
+        let granted = granted.unwrap();
+        let mut holder = Client::connect(Path::new(&granted.socket)).unwrap();
+        let third = holder.take(take(1));
+        pool.revoke(granted.grant).unwrap();
+        drop((pool, holder, second, third));
         until("all of it is back", || {
             let status = daemon.status();
             status.leases.is_empty() && status.pools[0].clean_slabs == 3

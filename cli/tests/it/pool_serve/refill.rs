@@ -254,7 +254,7 @@ fn a_real_guest_gives_back_and_finds_its_reserve_put_back() {
     let mut daemon = Daemon::start(&config);
     daemon.until_clean(1);
     let mut guest = Guest::start(&parts, &daemon, "512M");
-    for round in 1..=3 {
+    for round in 1..=2 {
         until("it has given back, and has some of it again", || {
             let row = row(&daemon);
             row.hole_bytes > 128 * M && row.refilled_bytes >= round * 32 * M

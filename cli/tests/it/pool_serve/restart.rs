@@ -1,12 +1,16 @@
 //! Leases outlive the daemon: what is out stays charged and counted, and ends when its
 //! client ends, under a service manager and without one.
 
-use super::kit::{Daemon, M, another_user, free_pages, huge_pages, is_root, mapped, take, until};
+use super::kit::{
+    Daemon, M, another_user, free_pages, huge_pages, is_root, mapped, take, until, write_config,
+};
 use super::manager::Manager;
 use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::os::memory_file;
-use firstlight_pool::protocol::{Label, RefusalCode, Take};
+use firstlight_pool::protocol::{FillChange, Label, RefusalCode, Take};
+use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 const TENANT: u32 = 65_021;
 
@@ -21,6 +25,17 @@ fn config(source: &str) -> String {
 fn open_to_all(daemon: &Daemon) {
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(daemon.path(), open).unwrap();
+}
+
+/// A daemon with six clean slabs that need no huge pages, and its configuration.
+fn without_huge_pages(manager: Option<&Manager>) -> (String, Daemon) {
+    let config = config("memfd").replace("size =", "page = \"thp\"\nsize =");
+    let socket = manager.map(Manager::variable);
+    let variables = socket.as_deref().map(|socket| ("NOTIFY_SOCKET", socket));
+    let daemon = Daemon::with_variables(&config, variables.as_slice());
+    open_to_all(&daemon);
+    daemon.until_clean(6);
+    (config, daemon)
 }
 
 fn allocate(daemon: &Daemon) -> Result<Allocated, ClientError> {
@@ -127,6 +142,73 @@ fn leases_of_files_without_a_name_outlive_a_kill_under_a_manager() {
     managed("memfd", true);
 }
 
+/// With each restart a tenant could use up its quota of clean slabs again.
+#[test]
+fn what_waits_for_a_clean_slab_is_charged_after_a_kill_too() {
+    if !is_root() {
+        return;
+    }
+    let manager = Manager::new();
+    let (config, mut daemon) = without_huge_pages(Some(&manager));
+    let rate = |daemon: &Daemon, rate| {
+        let change = FillChange {
+            on: None,
+            rate: Some(rate),
+        };
+        daemon.connect().fill(change).unwrap();
+    };
+    // From now on a slab takes weeks.
+    rate(&daemon, 1);
+    drop([(); 3].map(|()| allocate(&daemon).unwrap()));
+    until("all three are back", || {
+        let status = daemon.status();
+        status.quotas[0].owed_bytes == 12 * M && status.pools[0].clean_slabs == 3
+    });
+    write_config(
+        daemon.path(),
+        &config.replace("rate = \"0\"", "rate = 1, batch = 1"),
+    );
+    for _ in 0..2 {
+        restart(&mut daemon, true, Next::Managed(&manager));
+        let status = daemon.status();
+        assert_eq!(status.quotas[0].owed_bytes, 12 * M);
+        assert_eq!(status.pools[0].clean_slabs, 3);
+        assert!(is_over_quota(&daemon));
+    }
+    rate(&daemon, 0);
+    until("slabs are in their places", || !is_over_quota(&daemon));
+}
+
+/// Its client may have the memory for as long as it has the pipe.
+#[test]
+fn a_lease_that_a_byte_ended_around_a_kill_is_charged_until_its_pipe_is_closed() {
+    if !is_root() {
+        return;
+    }
+    let (_, mut daemon) = without_huge_pages(None);
+    let leases = [(); 3].map(|()| allocate(&daemon).unwrap());
+    // Before it can heed them.
+    daemon.signal(Signal::STOP);
+    for lease in &leases {
+        rustix::io::write(&lease.lease_pipe, b"x").unwrap();
+    }
+    daemon.kill();
+    daemon.start_again();
+    daemon.until_it_answers();
+    assert_eq!(daemon.status().pools[0].unknown_slabs, 3);
+    // Nor does one that comes now end it.
+    for lease in &leases {
+        rustix::io::write(&lease.lease_pipe, b"x").unwrap();
+    }
+    assert!(is_over_quota(&daemon));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(daemon.status().pools[0].unknown_slabs, 3);
+    assert!(is_over_quota(&daemon));
+    drop(leases);
+    until("its charges are credited", || !is_over_quota(&daemon));
+    assert_eq!(daemon.status().pools[0].unknown_slabs, 0);
+}
+
 /// Whoever uses up the daemon's descriptors ends no lease of another: a pipe that cannot be opened counts as
 /// open. Here its name is a link, which the daemon does not follow.
 #[test]
@@ -135,11 +217,7 @@ fn a_pipe_that_cannot_be_looked_at_ends_no_lease() {
         return;
     }
     let manager = Manager::new();
-    let variables = [("NOTIFY_SOCKET", &*manager.variable())];
-    let config = config("memfd").replace("size =", "page = \"thp\"\nsize =");
-    let mut daemon = Daemon::with_variables(&config, &variables);
-    open_to_all(&daemon);
-    daemon.until_clean(6);
+    let (_, mut daemon) = without_huge_pages(Some(&manager));
     let leases: Vec<_> = (0..2).map(|_| allocate(&daemon).unwrap()).collect();
     let mut memory = mapped(&leases[0].memory, 4 * M);
     memory.write(7, b"mine");
@@ -202,8 +280,9 @@ fn alone(source: &str, kill: bool) {
     assert!(is_over_quota(&daemon), "the restart forgot its charges");
     assert_eq!(memory.first_nonzero(), Some(7), "its memory was taken away");
     drop((leases.pop(), third));
-    until("one of them has ended", || {
-        daemon.status().pools[0].unknown_slabs == 1
+    until("one of them and the new one have ended", || {
+        let row = daemon.status().pools[0].clone();
+        (row.allocated_slabs, row.unknown_slabs) == (0, 1)
     });
     assert_eq!(daemon.connect().drain().unwrap().allocated_slabs, 1);
     drop((leases, memory));

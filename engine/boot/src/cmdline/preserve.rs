@@ -76,23 +76,23 @@ mod tests {
     fn a_place_is_whole_pages() {
         for (text, want) in [
             (
-                &b"preserve=4K@16M"[..],
-                PhysRange::with_size(16 << 20, 4 << 10),
+                &b"preserve=64K@16M"[..],
+                PhysRange::with_size(16 << 20, 64 << 10),
             ),
             (
-                b"preserve=0x2000@0x1000 preserve=x",
-                PhysRange::with_size(4 << 10, 8 << 10),
+                b"preserve=0x20000@0x10000 preserve=x",
+                PhysRange::with_size(64 << 10, 128 << 10),
             ),
             (
-                b"preserve=verified preserve=4K@16M preserve=verified",
-                PhysRange::with_size(16 << 20, 4 << 10),
+                b"preserve=verified preserve=64K@16M preserve=verified",
+                PhysRange::with_size(16 << 20, 64 << 10),
             ),
             (b"preserve", None),
             (b"preserve=4K", None),
             (b"preserve=4K@", None),
             (b"preserve=0@16M", None),
             (b"preserve=5000@16M", None),
-            (b"preserve=4K@16M,", None),
+            (b"preserve=64K@16M,", None),
             (b"preserve=4K@15E", None),
             (b"preserve=15E@15E", None),
             (b"preserve=16E@4K", None),

@@ -8,8 +8,10 @@
 use core::fmt;
 
 use super::bytes::{u32_le, u64_le};
-use crate::addr::PAGE_BYTES;
 use crate::map::{Attributes, Doubt, MapEntry, MemoryKind};
+
+/// What the map counts pages of, whatever the kernel's are: 4 KiB.
+const EFI_PAGE_BYTES: u64 = 4096;
 
 /// The least size of a descriptor, in bytes.
 pub const DESCRIPTOR_BYTES: usize = 40;
@@ -140,7 +142,7 @@ pub fn descriptors(
 /// The entry of one descriptor. A number of pages whose bytes pass 2^64 becomes
 /// 2^64 - 1 bytes, which the map clips and reports.
 pub const fn typed(start: u64, pages: u64, number: u32, attributes: u64) -> MapEntry {
-    let bytes = pages.saturating_mul(PAGE_BYTES);
+    let bytes = pages.saturating_mul(EFI_PAGE_BYTES);
     let flags = Attributes {
         more_reliable: attributes & MORE_RELIABLE != 0,
         special_purpose: attributes & SPECIAL_PURPOSE != 0,
@@ -166,4 +168,50 @@ pub const fn typed(start: u64, pages: u64, number: u32, attributes: u64) -> MapE
     let mut entry = MapEntry::new(start, bytes, kind).with_attributes(flags);
     entry.doubt = doubt;
     entry
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::addr::{FrameRange, PAGE_BYTES, PhysRange};
+    use crate::map::{MemoryMap, Region, ScratchEntry};
+    use std::vec::Vec;
+
+    /// Free memory, a page of EFI's that is in use, free memory: with larger pages of the kernel none of these begins
+    /// where one does.
+    #[test]
+    fn a_page_with_a_reserved_part_is_free_for_nothing() {
+        let start = (1 << 20) + EFI_PAGE_BYTES;
+        let pages = 3 * PAGE_BYTES / EFI_PAGE_BYTES;
+        let reserved = start + pages * EFI_PAGE_BYTES;
+        let entries = [
+            typed(start, pages, 7, WRITE_BACK),
+            typed(reserved, 1, 0, WRITE_BACK),
+            typed(reserved + EFI_PAGE_BYTES, pages, 7, WRITE_BACK),
+        ];
+        let (mut scratch, mut regions) = ([ScratchEntry::EMPTY; 3], [Region::default(); 15]);
+        let map = MemoryMap::build(entries.into_iter(), &mut scratch, &mut regions, &mut |_| {});
+        let map = map.unwrap();
+        let free = map.regions().iter();
+        let free: Vec<_> = free
+            .filter(|region| region.kind == MemoryKind::Usable)
+            .map(|region| region.range)
+            .collect();
+        let whole = |start: u64| {
+            FrameRange::new(
+                start.div_ceil(PAGE_BYTES),
+                (start + 3 * PAGE_BYTES) / PAGE_BYTES,
+            )
+        };
+        let expected =
+            [start, reserved + EFI_PAGE_BYTES].map(|start| whole(start).unwrap().addrs());
+        assert_eq!(free, expected);
+        let in_use = PhysRange::with_size(reserved, EFI_PAGE_BYTES).unwrap();
+        let whole_pages = in_use.outer_frames().addrs();
+        assert!(
+            free.iter()
+                .all(|free| free.intersect(whole_pages).is_empty())
+        );
+    }
 }

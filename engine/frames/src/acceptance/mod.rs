@@ -119,12 +119,7 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
             Exhausted::Node(node) => return accept_on(node),
             Exhausted::All(first) => first,
         };
-        let nodes = if request.is_this_node_only() {
-            1
-        } else {
-            usize::MAX
-        };
-        let mut nearest = frames.fallback(first).take(nodes);
+        let mut nearest = (frames.fallback(first)).filter(|node| request.allows(*node));
         if nearest.any(accept_on) {
             return true;
         }

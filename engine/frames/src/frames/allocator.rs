@@ -40,7 +40,8 @@ impl<'m> Frames<'m> {
     /// Provides the caches of all CPUs, see [`Frames::cpu`] and [`PerCpu`](super::PerCpu); also on an allocator that
     /// is shared already, since kernels count their CPUs after memory. What a CPU caches follows from their number, so
     /// provide one for each that exists. When memory runs out [`Hooks::drain`] reaches them; without it they see a
-    /// request at their next call.
+    /// request at their next call. The list lies in one piece, so on a machine of several nodes each cache is on its
+    /// CPU's node only if the kernel maps it so.
     ///
     /// ```
     /// use firstlight_frames::frames::{CpuCache, CpusProvided, Frames};
@@ -53,9 +54,24 @@ impl<'m> Frames<'m> {
     /// }
     /// ```
     ///
+    /// The caches outlive the allocator. A hosted one that ends needs no `static`; one that does not end does:
+    ///
+    /// ```
+    /// # use firstlight_frames::frames::{CpuCache, CpusProvided, Frames};
+    /// fn of_a_test<'m>(frames: &Frames<'m>, caches: &'m [CpuCache]) -> Result<(), CpusProvided> {
+    ///     frames.provide_cpus(caches)
+    /// }
+    /// ```
+    /// ```compile_fail,E0621
+    /// # use firstlight_frames::frames::{CpuCache, CpusProvided, Frames};
+    /// fn too_short(frames: &Frames<'static>, caches: &[CpuCache]) -> Result<(), CpusProvided> {
+    ///     frames.provide_cpus(caches)
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`CpusProvided`]: it has some already; nothing is changed.
-    pub fn provide_cpus(&self, caches: &'static [CpuCache]) -> Result<(), CpusProvided> {
+    pub fn provide_cpus(&self, caches: &'m [CpuCache]) -> Result<(), CpusProvided> {
         self.cpus.provide(caches)
     }
 

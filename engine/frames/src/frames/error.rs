@@ -468,7 +468,7 @@ mod tests {
         );
         let used = RangeError::InUse { range, frame }.to_string();
         assert!(used.ends_with("frame 0x11 is in use or isolated"));
-        let request = Request::new(Order::HUGE).on(NodeId(1)).this_node_only();
+        let request = Request::new(Order::HUGE).only_on(NodeId(1));
         let none = AllocError::OutOfMemory {
             request,
             frames: 0x300,

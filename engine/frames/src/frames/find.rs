@@ -63,7 +63,7 @@ use crate::node::NodeId;
 pub struct Frames<'m> {
     pub(super) nodes: Nodes<'m>,
     /// The caches of all CPUs.
-    pub(super) cpus: Cpus,
+    pub(super) cpus: Cpus<'m>,
     pub(super) metadata: Metadata,
 }
 
@@ -91,10 +91,23 @@ impl Frames<'_> {
     /// The node a request begins on; `near` is that of the CPU, if known.
     #[inline]
     fn first_node(&self, near: Option<NodeId>, request: &Request) -> Result<NodeId, AllocError> {
-        let nodes = self.nodes.segments.nodes();
-        let Some(node) = request.node().or(near) else {
+        if near.is_none() && !request.names_nodes() {
             return Ok(self.current_node());
-        };
+        }
+        self.first_of(near, request)
+    }
+
+    #[inline(never)]
+    fn first_of(&self, near: Option<NodeId>, request: &Request) -> Result<NodeId, AllocError> {
+        let nodes = self.nodes.segments.nodes();
+        let mut node = (request.node().or(near)).unwrap_or_else(|| self.current_node());
+        if let Some(among) = request.nodes()
+            && usize::from(node.0) < nodes
+        {
+            let mut nearest = self.nodes.fallback(node);
+            let nearest = nearest.find(|node| among.contains(*node));
+            node = nearest.unwrap_or(among.first());
+        }
         if usize::from(node.0) < nodes {
             Ok(node)
         } else {
@@ -319,8 +332,9 @@ impl Frames<'_> {
         own: &mut impl Own,
         find: impl Fn(Reach) -> Option<T>,
     ) -> Result<T, u64> {
+        // The request that follows asks the kernel before it goes on to other nodes.
         if request.is_attempt() {
-            return find(Reach::All).ok_or(0);
+            return find(Reach::Node).ok_or(0);
         }
         loop {
             if let Some(found) = find(Reach::Node) {
@@ -330,7 +344,7 @@ impl Frames<'_> {
                 break;
             }
         }
-        if !request.is_this_node_only()
+        if !request.is_only_node()
             && let Some(found) = find(Reach::All)
         {
             return Ok(found);

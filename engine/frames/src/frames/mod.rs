@@ -62,7 +62,7 @@
 //! /// Memory of a guest: whole giant frames of one node.
 //! pub fn guest(frames: &Frames<'_>, node: NodeId, gib: u64) -> Result<FrameRange, AllocError> {
 //!     let giant = Order::GIANT.frames();
-//!     let here = Request::new(Order::PAGE).on(node).this_node_only();
+//!     let here = Request::new(Order::PAGE).only_on(node);
 //!     frames.allocate_frames(gib.saturating_mul(giant), giant, here)
 //! }
 //!

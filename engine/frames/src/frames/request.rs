@@ -4,7 +4,54 @@ use core::fmt;
 
 use super::word::{IS_KEPT, Mobility};
 use crate::addr::Order;
-use crate::node::{NodeId, ZoneKind};
+use crate::node::{NodeId, NodeMask, ZoneKind};
+
+/// What a request says by yes or no.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Flags(u8);
+
+impl Flags {
+    /// It names a node.
+    const ON: Self = Self(1);
+    /// That is the only one that will do.
+    const ONLY_ON: Self = Self(1 << 1);
+    const KEEPS_CACHES: Self = Self(1 << 2);
+    const FROM_RESERVE: Self = Self(1 << 3);
+    const ATTEMPT: Self = Self(1 << 4);
+    const ZEROED: Self = Self(1 << 5);
+    /// There is a mask.
+    const AMONG: Self = Self(1 << 6);
+    /// It names nodes in some way.
+    const NAMES_NODES: Self = Self(Self::ON.0 | Self::AMONG.0);
+
+    const fn has(self, one: Self) -> bool {
+        self.0 & one.0 != 0
+    }
+
+    const fn with(self, one: Self) -> Self {
+        Self(self.0 | one.0)
+    }
+
+    const fn without(self, one: Self) -> Self {
+        Self(self.0 & !one.0)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (Self::ON, "on"),
+            (Self::ONLY_ON, "only on"),
+            (Self::KEEPS_CACHES, "keeps caches"),
+            (Self::FROM_RESERVE, "from reserve"),
+            (Self::ATTEMPT, "attempt"),
+            (Self::ZEROED, "zeroed"),
+            (Self::AMONG, "among"),
+        ];
+        let set = all.iter().filter(|(one, _)| self.has(*one));
+        f.debug_set().entries(set.map(|(_, name)| name)).finish()
+    }
+}
 
 /// Zones that will do: `highest`, then those below it, unless it is the only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +105,12 @@ pub(super) struct Where<'a>(&'a Request);
 impl fmt::Display for Where<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(request) = self;
-        match request.node() {
-            Some(node) if request.is_this_node_only() => write!(f, "on {node} itself")?,
-            Some(node) => write!(f, "on {node} or any other")?,
-            None => write!(f, "on any node")?,
+        match (request.node(), request.nodes) {
+            (Some(node), Some(nodes)) => write!(f, "on any of {nodes}, nearest to {node}")?,
+            (None, Some(nodes)) => write!(f, "on any of {nodes}")?,
+            (Some(node), None) if request.is_only_node() => write!(f, "on {node} itself")?,
+            (Some(node), None) => write!(f, "on {node} or any other")?,
+            (None, None) => write!(f, "on any node")?,
         }
         write!(f, " in {}", request.zones())
     }
@@ -74,49 +123,72 @@ impl fmt::Display for Where<'_> {
 /// use firstlight_frames::frames::Request;
 /// use firstlight_frames::node::{NodeId, ZoneKind};
 ///
-/// let request = Request::new(Order::HUGE).on(NodeId(1)).this_node_only().zone(ZoneKind::Dma32);
+/// let request = Request::new(Order::HUGE).only_on(NodeId(1)).zone(ZoneKind::Dma32);
 /// assert_eq!(request.node(), Some(NodeId(1)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
+    nodes: Option<NodeMask>,
+    /// 0 if it names none.
+    node: NodeId,
     order: Order,
-    node: Option<NodeId>,
     zones: ZoneChoice,
-    this_node_only: bool,
     mobility: Mobility,
-    keeps_caches: bool,
-    from_reserve: bool,
-    is_attempt: bool,
-    zeroed: bool,
+    flags: Flags,
 }
+
+// Copied by each call that it goes through.
+const _: () = assert!(size_of::<Request>() <= 16);
 
 impl Request {
     /// A block of `order` from any node, nearest to the CPU that calls first, in zone Normal or
     /// below. Past a [`Cpu`](super::Cpu) it is node 0, if no [`Hooks`](super::Hooks) say otherwise.
     pub const fn new(order: Order) -> Self {
         Self {
+            nodes: None,
+            node: NodeId(0),
             order,
-            node: None,
             zones: ZoneChoice::up_to(ZoneKind::Normal),
-            this_node_only: false,
             mobility: Mobility::Unmovable,
-            keeps_caches: false,
-            from_reserve: false,
-            is_attempt: false,
-            zeroed: false,
+            flags: Flags(0),
         }
     }
 
-    /// Prefer `node`, then the others by their distance from it.
+    /// Prefer `node`, then the others by their distance from it. Takes [`only_on`](Request::only_on) back.
     pub const fn on(mut self, node: NodeId) -> Self {
-        self.node = Some(node);
+        self.node = node;
+        self.flags = self.flags.with(Flags::ON).without(Flags::ONLY_ON);
         self
     }
 
-    /// Only the preferred node will do. Without one [`Frames`](super::Frames) takes any node,
-    /// a [`Cpu`](super::Cpu) only the one its lists of this mobility are filled from.
-    pub const fn this_node_only(mut self) -> Self {
-        self.this_node_only = true;
+    /// Only `node` will do. Takes [`on`](Request::on) and [`among`](Request::among) back.
+    pub const fn only_on(mut self, node: NodeId) -> Self {
+        self.node = node;
+        self.nodes = None;
+        self.flags = self
+            .flags
+            .with(Flags::ON)
+            .with(Flags::ONLY_ON)
+            .without(Flags::AMONG);
+        self
+    }
+
+    /// Only these nodes will do, by their distance from the preferred one, else from the CPU that calls. Takes another
+    /// mask back; a node that was the only one is preferred.
+    ///
+    /// ```
+    /// use firstlight_frames::addr::{Frame, Order};
+    /// use firstlight_frames::frames::{AllocError, Frames, Request};
+    /// use firstlight_frames::node::NodeMask;
+    ///
+    /// /// For a group of tasks that has some nodes.
+    /// fn for_a_group(frames: &Frames<'_>, group: NodeMask) -> Result<Frame, AllocError> {
+    ///     frames.allocate(Request::new(Order::PAGE).among(group))
+    /// }
+    /// ```
+    pub const fn among(mut self, nodes: NodeMask) -> Self {
+        self.nodes = Some(nodes);
+        self.flags = self.flags.with(Flags::AMONG).without(Flags::ONLY_ON);
         self
     }
 
@@ -152,13 +224,13 @@ impl Request {
 
     /// Fail rather than drain CPUs' caches: for a large block that smaller ones can replace.
     pub const fn no_drain(mut self) -> Self {
-        self.keeps_caches = true;
+        self.flags = self.flags.with(Flags::KEEPS_CACHES);
         self
     }
 
     /// It cannot wait, or frees memory soon: it may take what the water marks keep for such.
     pub const fn from_reserve(mut self) -> Self {
-        self.from_reserve = true;
+        self.flags = self.flags.with(Flags::FROM_RESERVE);
         self
     }
 
@@ -176,47 +248,47 @@ impl Request {
     /// ```
     #[cfg(feature = "content")]
     pub const fn zeroed(mut self) -> Self {
-        self.zeroed = true;
+        self.flags = self.flags.with(Flags::ZEROED);
         self
     }
 
     /// This request, for any content.
     pub(crate) const fn of_any_content(mut self) -> Self {
-        self.zeroed = false;
+        self.flags = self.flags.without(Flags::ZEROED);
         self
     }
 
     /// Whether the content is to be zeros.
     pub const fn is_zeroed(&self) -> bool {
-        IS_KEPT && self.zeroed
+        IS_KEPT && self.flags.has(Flags::ZEROED)
     }
 
     /// This request, which may not.
     pub(crate) const fn without_reserve(mut self) -> Self {
-        self.from_reserve = false;
+        self.flags = self.flags.without(Flags::FROM_RESERVE);
         self
     }
 
     /// This request, one of the engine's that another one follows: it drains nobody, and no
     /// hook learns that it found nothing.
     pub(crate) const fn attempt(mut self) -> Self {
-        self.is_attempt = true;
+        self.flags = self.flags.with(Flags::ATTEMPT);
         self.no_drain()
     }
 
     /// Whether another request follows.
     pub(crate) const fn is_attempt(&self) -> bool {
-        self.is_attempt
+        self.flags.has(Flags::ATTEMPT)
     }
 
     /// Whether it may take what the water marks keep.
     pub const fn is_from_reserve(&self) -> bool {
-        self.from_reserve
+        self.flags.has(Flags::FROM_RESERVE)
     }
 
     /// Whether caches may be drained for it.
     pub const fn may_drain(&self) -> bool {
-        !self.keeps_caches
+        !self.flags.has(Flags::KEEPS_CACHES)
     }
 
     /// Whether the content can be moved.
@@ -237,12 +309,42 @@ impl Request {
 
     /// The preferred node.
     pub const fn node(&self) -> Option<NodeId> {
-        self.node
+        if self.flags.has(Flags::ON) {
+            Some(self.node)
+        } else {
+            None
+        }
     }
 
     /// Whether only the preferred node will do.
-    pub const fn is_this_node_only(&self) -> bool {
-        self.this_node_only && self.node.is_some()
+    pub const fn is_only_node(&self) -> bool {
+        self.flags.has(Flags::ONLY_ON)
+    }
+
+    /// Whether it has a mask.
+    #[inline]
+    pub(crate) const fn is_among_some(&self) -> bool {
+        self.flags.has(Flags::AMONG)
+    }
+
+    /// Whether it says anything of nodes.
+    #[inline]
+    pub(crate) const fn names_nodes(&self) -> bool {
+        self.flags.has(Flags::NAMES_NODES)
+    }
+
+    /// The nodes that it is among.
+    pub const fn nodes(&self) -> Option<NodeMask> {
+        self.nodes
+    }
+
+    /// Whether `node` will do.
+    #[inline]
+    pub fn allows(&self, node: NodeId) -> bool {
+        match self.nodes {
+            Some(nodes) => nodes.contains(node),
+            None => !self.is_only_node() || self.node == node,
+        }
     }
 
     /// Highest zone that will do.

@@ -5,7 +5,7 @@
 extern crate std;
 
 use super::*;
-use crate::addr::FrameRange;
+use crate::addr::{FrameRange, PAGE_BYTES};
 use crate::layout::SECTION_FRAMES;
 use crate::node::NodeId;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use std::sync::Mutex;
 use std::vec::Vec;
 
-const GIB: u64 = 1 << 18;
+const GIB: u64 = (1 << 30) / PAGE_BYTES;
 
 fn frames(start: u64, end: u64) -> FrameRange {
     FrameRange::new(start, end).unwrap()

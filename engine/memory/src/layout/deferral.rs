@@ -91,23 +91,34 @@ fn boundary(piece: FrameRange, needed: u64, section: SectionSize) -> Option<Fram
 #[cfg(all(test, not(firstlight_loom)))]
 mod tests {
     use super::*;
+    use crate::layout::SECTION_FRAMES;
 
     #[test]
     fn the_boundary_needs_a_section_before_it_and_frames_after() {
+        const SECTION: u64 = SECTION_FRAMES;
         let boundary = |start, end, needed| {
             let piece = FrameRange::new(start, end).unwrap();
             boundary(piece, needed, SectionSize::SMALLEST).map(Frame::get)
         };
-        assert_eq!(boundary(4096, 262_112, 32_768), Some(65_536));
-        assert_eq!(boundary(65_536, 131_072, 32_768), Some(98_304));
-        assert_eq!(boundary(4096, 65_536, 32_768), None);
-        assert_eq!(boundary(4096, 65_537, 32_768), Some(65_536));
-        assert_eq!(boundary(65_536, 131_072, 0), Some(65_536));
-        assert_eq!(boundary(65_537, 131_072, 0), Some(98_304));
-        assert_eq!(boundary(u64::MAX - 5, u64::MAX, 32_768), None);
+        assert_eq!(
+            boundary(SECTION / 8, 8 * SECTION - 32, SECTION),
+            Some(2 * SECTION)
+        );
+        assert_eq!(
+            boundary(2 * SECTION, 4 * SECTION, SECTION),
+            Some(3 * SECTION)
+        );
+        assert_eq!(boundary(SECTION / 8, 2 * SECTION, SECTION), None);
+        assert_eq!(
+            boundary(SECTION / 8, 2 * SECTION + 1, SECTION),
+            Some(2 * SECTION)
+        );
+        assert_eq!(boundary(2 * SECTION, 4 * SECTION, 0), Some(2 * SECTION));
+        assert_eq!(boundary(2 * SECTION + 1, 4 * SECTION, 0), Some(3 * SECTION));
+        assert_eq!(boundary(u64::MAX - 5, u64::MAX, SECTION), None);
         let gib = SectionSize::new(1 << 30).unwrap();
-        let piece = FrameRange::new(4096, 1 << 20).unwrap();
-        let at = super::boundary(piece, 32_768, gib);
-        assert_eq!(at, Some(Frame::new(1 << 18)));
+        let piece = FrameRange::new(SECTION / 8, 32 * SECTION).unwrap();
+        let at = super::boundary(piece, SECTION, gib);
+        assert_eq!(at, Some(Frame::new(8 * SECTION)));
     }
 }

@@ -7,9 +7,13 @@
 use super::section::{SECTION_FRAMES, SectionSize};
 use crate::addr::{Frame, PAGE_SHIFT, PHYS_END};
 
-/// What Movable zones start at a multiple of: 4 MiB, the largest block of a classic buddy allocator
-/// with pages of 4 KiB.
-pub const MOVABLE_ALIGN_FRAMES: u64 = 1024;
+/// What Movable zones start at a multiple of, the largest block of a classic buddy allocator: 4 MiB
+/// with pages of 4 KiB, 32 MiB with 16, 512 MiB with 64.
+pub const MOVABLE_ALIGN_FRAMES: u64 = match PAGE_SHIFT {
+    12 => 1 << 10,
+    14 => 1 << 11,
+    _ => 1 << 13,
+};
 
 /// An amount of memory on the command line: `kernelcore=2G` or `kernelcore=50%`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

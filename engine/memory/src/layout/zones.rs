@@ -126,6 +126,7 @@ pub(super) fn span(
 #[cfg(not(firstlight_loom))]
 mod tests {
     use super::*;
+    use crate::addr::PAGE_BYTES;
 
     fn frames(start: u64, end: u64) -> FrameRange {
         FrameRange::new(start, end).unwrap()
@@ -136,6 +137,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        any(feature = "page-16k", feature = "page-64k"),
+        ignore = "frames of 4 KiB"
+    )]
     fn bounds_touch_and_clamp() {
         for (first, end, want) in [
             (
@@ -158,13 +163,15 @@ mod tests {
 
     #[test]
     fn zones_of_other_processors() {
-        const GIB: u64 = 1 << 18;
+        const GIB: u64 = (1 << 30) / PAGE_BYTES;
         let zones = |policy: LayoutPolicy, first: u64, end: u64| {
             Bounds::new(&policy, frames(first, end))
                 .zones
                 .map(|zone| (zone.start().get(), zone.end().get()))
         };
-        let arm = |bits, first: u64, end| zones(LayoutPolicy::arm64(first << 12, bits), first, end);
+        let arm = |bits, first: u64, end| {
+            zones(LayoutPolicy::arm64(first * PAGE_BYTES, bits), first, end)
+        };
         let all = |first, end| [(first, end), (end, end), (end, end)];
         // All below 4 GiB is DMA, where all devices reach that far.
         assert_eq!(arm(32, GIB, 3 * GIB), all(GIB, 3 * GIB));
@@ -186,6 +193,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        any(feature = "page-16k", feature = "page-64k"),
+        ignore = "frames of 4 KiB"
+    )]
     fn spread_movable_starts_in_the_highest_zone_with_room() {
         assert_eq!(bounds(1, 4_456_448).highest_start(), Frame::new(1 << 20));
         assert_eq!(bounds(1, 262_112).highest_start(), Frame::new(4096));
@@ -194,6 +205,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        any(feature = "page-16k", feature = "page-64k"),
+        ignore = "frames of 4 KiB"
+    )]
     fn front_cuts_at_limits_and_at_movable() {
         let bounds = bounds(1, 4_456_448);
         let rule = MovableRule {
@@ -220,6 +235,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        any(feature = "page-16k", feature = "page-64k"),
+        ignore = "frames of 4 KiB"
+    )]
     fn mirrored_frames_are_spared_only_where_the_rule_says_so() {
         let bounds = bounds(1, 4_456_448);
         let start = Some(Frame::new(1 << 20));
@@ -238,6 +257,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        any(feature = "page-16k", feature = "page-64k"),
+        ignore = "frames of 4 KiB"
+    )]
     fn spans_follow_the_node_and_the_limits() {
         let bounds = bounds(1, 2_359_296);
         let none = MovableRule::default();

@@ -153,7 +153,7 @@ impl Run {
         let &(_, node, zone) = extent.expect("inside memory of one node and zone");
         if let Some(request) = request {
             assert!(zone <= request.highest_zone());
-            assert!(!request.is_this_node_only() || request.node() == Some(NodeId(node)));
+            assert!(!request.is_only_node() || request.node() == Some(NodeId(node)));
         }
         for frame in frame.get()..frame.get() + order.frames() {
             assert!(!self.ground.is_held(frame), "{frame:#x} twice");
@@ -174,7 +174,7 @@ impl Run {
                 assert_eq!(held_by_cpus, self.in_caches(via));
                 assert!(via.is_none_or(|cpu| self.cpu(cpu).cached_frames() == 0));
                 for &(frames, node, zone) in &self.ground.extents {
-                    let exact = request.is_this_node_only() && request.node() != Some(NodeId(node));
+                    let exact = request.is_only_node() && request.node() != Some(NodeId(node));
                     if exact || zone > request.highest_zone() {
                         continue;
                     }

@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) movable: bool,
     pub(crate) zone: Option<usize>,
     pub(crate) node: Option<u16>,
-    pub(crate) this_node_only: bool,
+    pub(crate) only_on_it: bool,
 }
 
 impl Wanted {
@@ -48,7 +48,7 @@ impl Wanted {
             request = request.zone(ZoneKind::ALL[zone]);
         }
         match self.node {
-            Some(node) if self.this_node_only => request.on(NodeId(node)).this_node_only(),
+            Some(node) if self.only_on_it => request.only_on(NodeId(node)),
             Some(node) => request.on(NodeId(node)),
             None => request,
         }
@@ -67,12 +67,12 @@ pub(crate) fn wanted() -> impl Strategy<Value = Wanted> {
     let zone = prop_oneof![5 => Just(None), 1 => (0usize..4).prop_map(Some)];
     let node = prop_oneof![3 => Just(None), 1 => (0u16..2).prop_map(Some)];
     (orders(), any::<bool>(), zone, node, any::<bool>()).prop_map(
-        |(order, movable, zone, node, this_node_only)| Wanted {
+        |(order, movable, zone, node, only_on_it)| Wanted {
             order,
             movable,
             zone,
             node,
-            this_node_only,
+            only_on_it,
         },
     )
 }

@@ -120,7 +120,7 @@ impl<'y> Worker<'y> {
         }
         let node = NodeId(u16::try_from(self.random.below(self.yard.nodes.into())).unwrap());
         match self.random.below(8) {
-            0 => request.on(node).this_node_only(),
+            0 => request.only_on(node),
             1 => request.on(node),
             _ => request,
         }

@@ -80,7 +80,7 @@ pub(crate) fn huge() -> Request {
 }
 
 /// All of this memory free, from 4 GiB on, added to a machine that had none.
-pub(crate) fn added(bytes: u64) -> Frames<'static> {
+pub(crate) fn added<'m>(bytes: u64) -> Frames<'m> {
     let memory = PhysRange::with_size(4 * GIB, bytes).unwrap();
     let span = memory.inner_frames();
     let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
@@ -275,16 +275,16 @@ impl Machine {
         Layout::build(early, topology, &policy, layout).unwrap()
     }
 
-    pub(crate) fn build(&self) -> Result<Frames<'static>, BuildError> {
+    pub(crate) fn build<'m>(&self) -> Result<Frames<'m>, BuildError> {
         Frames::build(self.layout(), Box::leak(Box::new(Uninitialised::default())))
     }
 
-    pub(crate) fn frames(&self) -> Frames<'static> {
+    pub(crate) fn frames<'m>(&self) -> Frames<'m> {
         self.build().unwrap()
     }
 
     /// Frames with caches for `cpus` CPUs.
-    pub(crate) fn frames_with_cpus(&self, cpus: usize) -> Frames<'static> {
+    pub(crate) fn frames_with_cpus<'m>(&self, cpus: usize) -> Frames<'m> {
         with_cpus(self.frames(), cpus)
     }
 }

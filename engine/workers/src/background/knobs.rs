@@ -7,6 +7,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::addr::Order;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The knobs of one kind of work, an enum.
@@ -115,6 +116,12 @@ impl Row {
             Err(KnobError { knob: *self, value })
         }
     }
+}
+
+/// The least order of blocks, a huge frame or more and less than a giant frame: of pages nothing is known.
+pub(crate) fn least_order(name: &'static str) -> Row {
+    let [huge, giant] = [Order::HUGE, Order::GIANT].map(|order| u64::from(order.get()));
+    Row::new(name, huge, huge, giant - 1)
 }
 
 /// The values of all knobs of one kind at a moment.

@@ -1,7 +1,7 @@
 //! What can be changed while it reports: [`Knob`], and a moment's values: [`Knobs`].
 
 use crate::addr::Order;
-use crate::background::knobs::{self, Moment, Row};
+use crate::background::knobs::{self, Moment, Row, least_order};
 
 /// A knob of reporting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,7 @@ impl knobs::Knob for Knob {
     fn row(self) -> Row {
         match self {
             Self::Enabled => Row::new("enabled", 0, 0, 1).help("1: report free memory; 0: keep it"),
-            Self::Order => {
-                Row::new("order", 9, 9, 17).help("least order of a block that is reported")
-            }
+            Self::Order => least_order("order").help("least order of a block that is reported"),
             Self::BatchBlocks => Row::new(
                 "batch_blocks",
                 super::MOST_RANGES as u64,
@@ -115,7 +113,7 @@ mod tests {
     fn the_budget_is_a_part_of_what_is_free_or_all_of_it() {
         let knobs = Knobs::defaults();
         assert_eq!(knobs.budget_bytes(16 << 30), 1 << 30);
-        assert_eq!(knobs.budget_bytes(0), 2 << 20);
+        assert_eq!(knobs.budget_bytes(0), Order::HUGE.bytes());
         let all = Knobs {
             budget_one_in: 0,
             ..knobs
@@ -128,8 +126,8 @@ mod tests {
         let settings = Settings::new();
         for (knob, value) in [
             (Knob::Enabled, 2),
-            (Knob::Order, 8),
-            (Knob::Order, 18),
+            (Knob::Order, u64::from(Order::HUGE.get()) - 1),
+            (Knob::Order, Order::GIANT.get().into()),
             (Knob::BatchBlocks, 0),
             (Knob::BatchBlocks, 33),
             (Knob::DelayMs, 0),

@@ -1,7 +1,7 @@
 //! What can be changed while the workers run: [`Knob`], and a moment's values: [`Knobs`].
 
-use crate::addr::Order;
-use crate::background::knobs::{self, Moment, Row};
+use crate::addr::{Order, PAGE_BYTES};
+use crate::background::knobs::{self, Moment, Row, least_order};
 
 /// A stock as large as memory: everything that is free is zeroed.
 pub const ALL_BYTES: u64 = u64::MAX;
@@ -49,13 +49,18 @@ impl knobs::Knob for Knob {
         match self {
             Self::Enabled => Row::new("enabled", 0, 0, 1).help("1: zero free memory; 0: leave it"),
             Self::MinOrder => {
-                Row::new("min_order", 9, 9, 17).help("least order of a block that is zeroed")
+                least_order("min_order").help("least order of a block that is zeroed")
             }
-            Self::WakeBytes => Row::new("wake_bytes", 64 << 20, 4096, u64::MAX)
+            Self::WakeBytes => Row::new("wake_bytes", 64 << 20, PAGE_BYTES, u64::MAX)
                 .help("free memory of unknown content that wakes"),
-            Self::BatchBytes => Row::new("batch_bytes", 2 << 20, 4096, 512 << 20)
-                .power_of_two()
-                .help("bytes zeroed at once"),
+            Self::BatchBytes => Row::new(
+                "batch_bytes",
+                Order::HUGE.bytes(),
+                PAGE_BYTES,
+                Order::GIANT.bytes() / 2,
+            )
+            .power_of_two()
+            .help("bytes zeroed at once"),
             Self::DelayMs => {
                 Row::new("delay_ms", 1000, 1, 3_600_000).help("between two looks; longest back-off")
             }
@@ -133,7 +138,10 @@ mod tests {
         let knobs = Settings::new().get();
         assert_eq!(knobs, Knobs::defaults());
         assert_eq!((knobs.enabled, knobs.min_order), (false, Order::HUGE));
-        assert_eq!((knobs.wake_bytes, knobs.batch_bytes), (64 << 20, 2 << 20));
+        assert_eq!(
+            (knobs.wake_bytes, knobs.batch_bytes),
+            (64 << 20, Order::HUGE.bytes())
+        );
     }
 
     #[test]
@@ -141,12 +149,12 @@ mod tests {
         let settings = Settings::new();
         for (knob, value) in [
             (Knob::Enabled, 2),
-            (Knob::MinOrder, 8),
-            (Knob::MinOrder, 18),
+            (Knob::MinOrder, u64::from(Order::HUGE.get()) - 1),
+            (Knob::MinOrder, Order::GIANT.get().into()),
             (Knob::WakeBytes, 0),
-            (Knob::BatchBytes, 2048),
+            (Knob::BatchBytes, PAGE_BYTES / 2),
             (Knob::BatchBytes, 3 << 20),
-            (Knob::BatchBytes, 1 << 30),
+            (Knob::BatchBytes, Order::GIANT.bytes()),
             (Knob::DelayMs, 0),
             (Knob::DelayMs, 3_600_001),
         ] {
@@ -156,12 +164,12 @@ mod tests {
         assert_eq!(settings.get(), Knobs::defaults());
         for (knob, value) in [
             (Knob::Enabled, 1),
-            (Knob::MinOrder, 10),
+            (Knob::MinOrder, 12),
             (Knob::LowBytes, ALL_BYTES),
         ] {
             settings.set(knob, value).unwrap();
         }
         let knobs = settings.get();
-        assert!(knobs.enabled && knobs.min_order.get() == 10 && knobs.low_bytes == ALL_BYTES);
+        assert!(knobs.enabled && knobs.min_order.get() == 12 && knobs.low_bytes == ALL_BYTES);
     }
 }

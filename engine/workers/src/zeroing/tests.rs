@@ -10,6 +10,7 @@ const MS: u64 = 1_000_000;
 fn on() -> Knobs {
     Knobs {
         enabled: true,
+        batch_bytes: 2 * MIB,
         ..Knobs::defaults()
     }
 }

@@ -14,7 +14,7 @@ const MOST_PAGES: u64 = 2 * 512;
 
 /// The blocks in the balloon, the last one on top.
 pub(super) struct Held<'f> {
-    frames: &'f Frames<'f>,
+    frames: &'f Frames<'static>,
     blocks: &'static mut [(Frame, Order)],
     count: usize,
     /// Pages of 4 KiB.
@@ -27,7 +27,7 @@ pub(super) struct Held<'f> {
 
 impl<'f> Held<'f> {
     /// An empty balloon with a list that is long enough for all memory.
-    pub(super) fn new(frames: &'f Frames<'f>) -> Option<Self> {
+    pub(super) fn new(frames: &'f Frames<'static>) -> Option<Self> {
         let before = frames.statistics().free_frames;
         let huges = frames.statistics().managed_frames / Order::HUGE.frames();
         let len = usize::try_from(huges + MOST_PAGES).ok()?;

@@ -166,12 +166,7 @@ fn guests(machine: &Machine, draft: &mut Draft<'_>) -> Result<(), Refused> {
 
 /// A giant frame if there is one and it is wanted, else a huge frame.
 fn allocate(machine: &Machine, node: NodeId, giant: bool) -> Result<PhysRange, Refused> {
-    let request = |order| {
-        Request::new(order)
-            .on(node)
-            .this_node_only()
-            .zone(ZoneKind::Movable)
-    };
+    let request = |order| Request::new(order).only_on(node).zone(ZoneKind::Movable);
     let block = |order| {
         let frame = machine.frames.allocate(request(order))?;
         Ok(PhysRange::with_size(frame.addr().get(), order.bytes()).unwrap_or_default())

@@ -142,7 +142,7 @@ fn the_image_runs_elsewhere_if_its_place_is_taken() {
 }
 
 #[test]
-fn from_the_entry_on_it_takes_at_most_half_as_long_again() {
+fn from_the_entry_on_it_takes_at_most_30_000_instructions_more() {
     if !ovmf_is_here() {
         return;
     }
@@ -168,8 +168,9 @@ fn from_the_entry_on_it_takes_at_most_half_as_long_again() {
     let by_uefi = record_of_result("events", started.events().as_bytes()).unwrap();
     let by_uefi = instructions(&by_uefi);
     println!("{by_uefi} instructions by UEFI, {by_loader} by QEMU's loader");
+    // A longer map, and tables that firmware made: no part of it depends on what the loader's way takes.
     assert!(
-        2 * by_uefi <= 3 * by_loader,
+        by_uefi <= by_loader + 30_000,
         "{by_uefi} by UEFI, {by_loader} by QEMU's loader"
     );
 }

@@ -17,7 +17,7 @@ use firstlight_pool::client::{Allocated, Client};
 use firstlight_pool::protocol::{PageSize, Take};
 use floods::{Flood, OTHER_MEMBER, as_user};
 pub(super) use record::Record;
-use record::{Connection, REQUESTS, Round, TAKES, Waits};
+use record::{Connection, REQUESTS, Round, Waits};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -31,29 +31,40 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The member whose takes are timed.
 const MEMBER: u32 = 65_001;
 
-/// What the slabs of a round need.
-pub(super) fn bytes(page: PageSize) -> u64 {
-    page.bytes() * u64::from(TAKES)
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(super) struct Load<'a> {
+    /// A slab is a page of this size.
+    pub page: PageSize,
+    /// Takes of each kind and round: as many slabs are kept.
+    pub takes: u32,
+    pub runs: u32,
+    /// Other programs whose daemons are measured, too, in turns.
+    pub beside: &'a [PathBuf],
+    pub stop: &'a AtomicBool,
 }
 
-/// All rounds of this program's daemon, and of those `beside` in turn; fewer where `stop` is set.
-pub(super) fn measure(
-    program: Program,
-    page: PageSize,
-    runs: u32,
-    beside: &[PathBuf],
-    stop: &AtomicBool,
-) -> Result<Record, Failure> {
+impl Load<'_> {
+    /// What the slabs of a round need.
+    pub(super) fn bytes(&self) -> u64 {
+        self.page.bytes() * u64::from(self.takes)
+    }
+}
+
+/// All rounds of this program's daemon, and of others in turn; fewer where it is to stop.
+pub(super) fn measure(program: Program, load: Load<'_>) -> Result<Record, Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::pool("--load needs root, to be another user"));
     }
-    let others = [None].into_iter().chain(beside.iter().cloned().map(Some));
+    let others = [None]
+        .into_iter()
+        .chain(load.beside.iter().cloned().map(Some));
     let mut all: Vec<(Option<PathBuf>, Vec<Round>)> =
         others.map(|other| (other, Vec::new())).collect();
-    for round in 0..runs {
+    for round in 0..load.runs {
         for turn in 0..all.len() {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(Record::of(page, all));
+            if load.stop.load(Ordering::Relaxed) {
+                return Ok(Record::of((load.page, load.takes), all));
             }
             let turn = if round % 2 == 0 {
                 turn
@@ -64,24 +75,25 @@ pub(super) fn measure(
                 let server = other
                     .as_deref()
                     .map_or(Server::This(program), Server::Other);
-                rounds.push(round_of(page, server, stop)?);
+                rounds.push(round_of(load, server)?);
             }
         }
     }
-    Ok(Record::of(page, all))
+    Ok(Record::of((load.page, load.takes), all))
 }
 
 /// A daemon of `server`, measured once.
-fn round_of(page: PageSize, server: Server<'_>, stop: &AtomicBool) -> Result<Round, Failure> {
+fn round_of(load: Load<'_>, server: Server<'_>) -> Result<Round, Failure> {
     // In memory, as below /run: a disk would be what is measured.
     let shared = Some(Path::new("/dev/shm")).filter(|folder| folder.is_dir());
     let folder = shared.map_or_else(tempfile::tempdir, tempfile::tempdir_in);
     let folder = folder.map_err(Failure::pool_at("a folder"))?;
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).map_err(Failure::pool_at("a folder"))?;
+    let Load { page, takes, .. } = load;
     let bytes = page.bytes();
     let quotas: String = [MEMBER, OTHER_MEMBER]
-        .map(|uid| format!("[[quota]]\nuid = {uid}\nbytes = {}\n", self::bytes(page)))
+        .map(|uid| format!("[[quota]]\nuid = {uid}\nbytes = {}\n", load.bytes()))
         .concat();
     let mut daemon = OwnDaemon::with(&Setup {
         folder: folder.path(),
@@ -91,9 +103,11 @@ fn round_of(page: PageSize, server: Server<'_>, stop: &AtomicBool) -> Result<Rou
         rate: Some("0"),
         more: &quotas,
     })?;
-    daemon.fill(bytes, TAKES)?;
+    daemon.fill(bytes, takes)?;
     let mut client = Client::connect(daemon.socket())?;
-    let mut round = Round::new(takes(Duration::ZERO, || client.take(Take::of(bytes)))?);
+    let mut round = Round::new(timed(takes, Duration::ZERO, || {
+        client.take(Take::of(bytes))
+    })?);
     let begin = Instant::now();
     for _ in 0..REQUESTS {
         client.status()?;
@@ -108,12 +122,12 @@ fn round_of(page: PageSize, server: Server<'_>, stop: &AtomicBool) -> Result<Rou
             Flood::ALL.len()
         ));
         for connection in Connection::ALL {
-            if stop.load(Ordering::Relaxed) {
+            if load.stop.load(Ordering::Relaxed) {
                 return Ok(round);
             }
-            daemon.fill(bytes, TAKES)?;
+            daemon.fill(bytes, takes)?;
             let socket = daemon.socket();
-            let times = flood.beside(socket, || member(socket, bytes, connection))?;
+            let times = flood.beside(socket, || member(socket, load, connection))?;
             round.add(connection, flood, times?);
         }
     }
@@ -122,14 +136,15 @@ fn round_of(page: PageSize, server: Server<'_>, stop: &AtomicBool) -> Result<Rou
 }
 
 /// What the member waits for its memory.
-fn member(socket: &Path, bytes: u64, connection: Connection) -> Result<Waits, Failure> {
+fn member(socket: &Path, load: Load<'_>, connection: Connection) -> Result<Waits, Failure> {
+    let (bytes, takes) = (load.page.bytes(), load.takes);
     let act = || {
         let new = || Client::connect(socket);
         match connection {
-            Connection::New => takes(PAUSE, || new()?.take(Take::of(bytes))),
+            Connection::New => timed(takes, PAUSE, || new()?.take(Take::of(bytes))),
             Connection::Open => {
                 let mut client = new()?;
-                takes(PAUSE, || client.take(Take::of(bytes)))
+                timed(takes, PAUSE, || client.take(Take::of(bytes)))
             }
         }
     };
@@ -137,13 +152,14 @@ fn member(socket: &Path, bytes: u64, connection: Connection) -> Result<Waits, Fa
 }
 
 /// Each of some takes; what they took lasts until all are done.
-fn takes(
+fn timed(
+    takes: u32,
     pause: Duration,
     mut one: impl FnMut() -> Result<Allocated, firstlight_pool::client::ClientError>,
 ) -> Result<Waits, Failure> {
     let mut waits = Waits::default();
     let mut allocated = Vec::new();
-    for _ in 0..TAKES {
+    for _ in 0..takes {
         thread::sleep(pause);
         let begin = Instant::now();
         let taken = one()?;

@@ -10,8 +10,6 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Takes of each kind and round: as many slabs are kept.
-pub(super) const TAKES: u32 = 200;
 /// Requests for a status of each round.
 pub(super) const REQUESTS: u32 = 5000;
 
@@ -186,13 +184,16 @@ impl Daemon {
 }
 
 impl Record {
-    pub(super) fn of(page: PageSize, daemons: Vec<(Option<PathBuf>, Vec<Round>)>) -> Self {
+    pub(super) fn of(
+        (page, takes): (PageSize, u32),
+        daemons: Vec<(Option<PathBuf>, Vec<Round>)>,
+    ) -> Self {
         let daemons = daemons.into_iter();
         Self {
             schema: "firstlight.bench-pool-load/1",
             clock: "wall",
             page,
-            takes: TAKES,
+            takes,
             requests: REQUESTS,
             daemons: daemons
                 .filter_map(|(program, rounds)| Daemon::of(program, &rounds))
@@ -276,7 +277,10 @@ mod tests {
             round(&[10, 10], &[50, 120], &[70, 250], 2000),
         ];
         let earlier = Some(PathBuf::from("/earlier"));
-        let record = Record::of(PageSize::Huge, vec![(None, rounds), (earlier, Vec::new())]);
+        let record = Record::of(
+            (PageSize::Huge, 2),
+            vec![(None, rounds), (earlier, Vec::new())],
+        );
         let seen = serde_json::to_value(&record).expect("JSON");
         assert_eq!(seen["schema"], "firstlight.bench-pool-load/1");
         let daemons = seen["daemons"].as_array().expect("a list");

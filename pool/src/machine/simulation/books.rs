@@ -1,8 +1,8 @@
 //! What each user is to be charged, counted without the machine: everything that left, until no
 //! process can reach it and as many slabs of its class were filled for its user as that user's came back before.
 
-use crate::lease::Serial;
 use crate::lease::quota::Account;
+use crate::lease::{Serial, Whose};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 struct Entry {
     accounts: Vec<Account>,
-    user: u32,
+    whose: Whose,
     key: Key,
     bytes: u64,
     /// Its place among its user's returns of its class.
@@ -29,13 +29,13 @@ struct Class {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Books {
     entries: BTreeMap<SlabId, Entry>,
-    settled_by: BTreeMap<(Key, u32), Class>,
+    settled_by: BTreeMap<(Key, Whose), Class>,
     /// Out of reach, and not replaced yet.
     owed: Vec<Entry>,
     /// Bytes that were given on each account of a class since a slab of it last became clean.
     since_clean: BTreeMap<(Account, Key), u64>,
     /// What each lease is charged to, as no daemon may forget.
-    leases: BTreeMap<Serial, (Vec<Account>, u32)>,
+    leases: BTreeMap<Serial, (Vec<Account>, Whose)>,
 }
 
 impl Books {
@@ -43,7 +43,7 @@ impl Books {
     pub(super) fn took(
         &mut self,
         slab: SlabId,
-        (accounts, user): (Vec<Account>, u32),
+        (accounts, whose): (Vec<Account>, Whose),
         key: Key,
         bytes: u64,
     ) {
@@ -52,7 +52,7 @@ impl Books {
         }
         let entry = Entry {
             accounts,
-            user,
+            whose,
             key,
             bytes,
             returned: None,
@@ -72,7 +72,7 @@ impl Books {
     }
 
     /// A lease begins.
-    pub(super) fn begins(&mut self, serial: Serial, whose: (Vec<Account>, u32)) {
+    pub(super) fn begins(&mut self, serial: Serial, whose: (Vec<Account>, Whose)) {
         self.leases.insert(serial, whose);
     }
 
@@ -80,6 +80,25 @@ impl Books {
     pub(super) fn found(&mut self, serial: Serial, slab: SlabId, key: Key, bytes: u64) {
         let whose = self.leases.get(&serial).cloned();
         self.took(slab, whose.unwrap_or_default(), key, bytes);
+    }
+
+    /// A lease of an earlier daemon has neither memory nor pipe: a slab is to take its place.
+    pub(super) fn owes(&mut self, serial: Serial, key: Key, bytes: u64) {
+        let Some((accounts, whose)) = self.leases.get(&serial).cloned() else {
+            return;
+        };
+        if accounts.is_empty() {
+            return;
+        }
+        let class = self.settled_by.entry((key, whose)).or_default();
+        class.returned += 1;
+        self.owed.push(Entry {
+            accounts,
+            whose,
+            key,
+            bytes,
+            returned: Some(class.returned),
+        });
     }
 
     /// Whether a slab is known to be out.
@@ -92,11 +111,6 @@ impl Books {
         self.since_clean.retain(|(_, class), _| *class != key);
     }
 
-    /// The user whose slab is out.
-    pub(super) fn whose(&self, slab: SlabId) -> Option<u32> {
-        Some(self.entries.get(&slab)?.user)
-    }
-
     /// A slab that was taken out was not touched.
     pub(super) fn untook(&mut self, slab: SlabId) {
         self.entries.remove(&slab);
@@ -105,9 +119,21 @@ impl Books {
     /// A slab is on its way back.
     pub(super) fn came_back(&mut self, slab: SlabId, key: Key) {
         if let Some(entry) = self.entries.get_mut(&slab) {
-            let class = self.settled_by.entry((key, entry.user)).or_default();
+            let class = self.settled_by.entry((key, entry.whose)).or_default();
             class.returned += 1;
             entry.returned = Some(class.returned);
+        }
+    }
+
+    /// It is zeroed in place: none is to take its place, unless that fails.
+    pub(super) fn is_being_zeroed(&mut self, slab: SlabId) {
+        let Some(entry) = self.entries.get_mut(&slab) else {
+            return;
+        };
+        if entry.returned.take().is_some()
+            && let Some(class) = self.settled_by.get_mut(&(entry.key, entry.whose))
+        {
+            class.returned -= 1;
         }
     }
 
@@ -123,8 +149,8 @@ impl Books {
     }
 
     /// A slab of a class is clean, in a user's turn.
-    pub(super) fn clean(&mut self, key: Key, user: Option<u32>) {
-        if let Some(class) = user.and_then(|user| self.settled_by.get_mut(&(key, user))) {
+    pub(super) fn clean(&mut self, key: Key, whose: Option<Whose>) {
+        if let Some(class) = whose.and_then(|whose| self.settled_by.get_mut(&(key, whose))) {
             class.replaced = (class.replaced + 1).min(class.returned);
         }
         self.since_clean.retain(|(_, class), _| *class != key);
@@ -133,7 +159,10 @@ impl Books {
 
     /// A class lacks nothing.
     pub(super) fn full(&mut self, key: Key) {
-        for (_, class) in self.settled_by.range_mut((key, 0)..=(key, u32::MAX)) {
+        for (_, class) in self
+            .settled_by
+            .range_mut((key, Whose::FIRST)..=(key, Whose::LAST))
+        {
             class.replaced = class.returned;
         }
         self.since_clean.retain(|(_, class), _| *class != key);
@@ -149,7 +178,7 @@ impl Books {
     fn settle(&mut self) {
         let settled_by = &self.settled_by;
         self.owed.retain(|entry| {
-            let class = settled_by.get(&(entry.key, entry.user));
+            let class = settled_by.get(&(entry.key, entry.whose));
             let class = class.copied().unwrap_or_default();
             entry
                 .returned
@@ -158,10 +187,12 @@ impl Books {
     }
 
     /// Users with limits for whom slabs of a class are to be filled yet.
-    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = u32> {
-        let of_class = self.settled_by.range((key, 0)..=(key, u32::MAX));
+    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = Whose> {
+        let of_class = self
+            .settled_by
+            .range((key, Whose::FIRST)..=(key, Whose::LAST));
         let owed = of_class.filter(|(_, class)| class.replaced < class.returned);
-        owed.map(|((_, user), _)| *user)
+        owed.map(|((_, whose), _)| *whose)
     }
 
     /// What is to be charged to an account.
@@ -181,12 +212,11 @@ impl Books {
             .sum()
     }
 
-    /// The daemon has ended: what is charged for slabs of leases is known from the journal, all
-    /// else is credited.
+    /// The daemon has ended: what is charged for leases is known from the journal, all else is credited. What was
+    /// used up is not there again.
     pub(super) fn restarted(&mut self) {
         self.entries.clear();
         self.owed.clear();
         self.settled_by.clear();
-        self.since_clean.clear();
     }
 }

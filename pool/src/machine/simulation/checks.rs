@@ -1,7 +1,7 @@
 //! What is true after each step.
 
-use super::life::{Life, M, Task};
-use super::world::{ClientId, Mark};
+use super::life::{Life, M};
+use super::world::Mark;
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::BTreeSet;
@@ -12,7 +12,8 @@ impl Life {
         self.clean_is_clean();
         self.all_slabs_are_known();
         self.charges_are_what_is_held_or_owed();
-        self.what_is_pinned_is_accounted_for();
+        self.grants_are_for_so_many();
+        self.what_can_be_reached_is_watched();
         self.leases_last_until_they_are_ended();
         self.every_request_is_answered();
     }
@@ -112,7 +113,7 @@ impl Life {
             let Some(client) = inode.given_to.first() else {
                 continue;
             };
-            let reaches = inode.stray_bytes > 0 || !inode.holders.is_empty();
+            let reaches = inode.stray_bytes + inode.reserved_bytes > 0 || !inode.holders.is_empty();
             let accounts = self.accounts_of(*client);
             if reaches && !accounts.is_empty() {
                 for account in accounts {
@@ -126,34 +127,15 @@ impl Life {
         }
     }
 
-    /// Also what is pinned of slabs that the daemon closed: mounts count pages, not whose they
-    /// are, and slabs that are not closed stay charged for as many.
-    fn what_is_pinned_is_accounted_for(&self) {
-        if self.world.has_lost {
-            return;
+    /// What a client has open, or pinned, of a slab the daemon closes never: it watches it, and charges it.
+    fn what_can_be_reached_is_watched(&self) {
+        let watched: BTreeSet<_> = self.world.files.values().collect();
+        for id in self.world.had.iter().filter(|id| !watched.contains(id)) {
+            let reached = self.world.inodes.get(id).filter(|inode| {
+                !inode.is_memfd && inode.used_bytes() > 0 || !inode.holders.is_empty()
+            });
+            assert!(reached.is_none(), "it is closed, and in use: {reached:?}");
         }
-        let is_charged = |client: &ClientId| !self.accounts_of(*client).is_empty();
-        // Those of leases, and those that are being emptied, are charged in any case.
-        let jobs = self
-            .jobs
-            .iter()
-            .filter(|job| matches!(job.task, Task::Empty(_) | Task::Zero));
-        let leases = self.machine.core.leases.iter();
-        let charged = jobs
-            .map(|job| job.slab)
-            .chain(leases.map(|(_, lease)| lease.slab));
-        let charged: BTreeSet<_> = charged
-            .filter_map(|slab| self.world.files.get(&slab))
-            .collect();
-        let had = self.world.had.iter().filter(|id| !charged.contains(id));
-        let had = had.filter_map(|id| self.world.inodes.get(id));
-        let had = had.filter(|inode| !inode.is_memfd && inode.given_to.iter().any(is_charged));
-        let stray: u64 = had.map(|inode| inode.stray_bytes).sum();
-        let known = self.machine.returns.pinned_bytes();
-        assert!(
-            known >= stray,
-            "{known} bytes are known of {stray} that are pinned"
-        );
     }
 
     /// A node begins to fill a slab: between two that it fills for one user it fills no more for another than two of
@@ -174,16 +156,16 @@ impl Life {
                 waiting.extend(self.books.owed(key));
             }
         }
-        self.passed_over.retain(|(node, user), _| {
-            *node != key.node || (waiting.contains(user) && turn != Some(*user))
+        self.passed_over.retain(|(node, whose), _| {
+            *node != key.node || (waiting.contains(whose) && turn != Some(*whose))
         });
-        for user in waiting.into_iter().filter(|user| turn != Some(*user)) {
-            let passed = self.passed_over.entry((key.node, user)).or_default();
+        for whose in waiting.into_iter().filter(|whose| turn != Some(*whose)) {
+            let passed = self.passed_over.entry((key.node, whose)).or_default();
             let bytes = passed.entry(turn).or_default();
             *bytes += key.bytes;
             assert!(
                 *bytes <= 16 * M,
-                "user {user} waits, and {bytes} bytes were filled for {turn:?}"
+                "{whose:?} waits, and {bytes} bytes were filled for {turn:?}"
             );
         }
     }
@@ -195,7 +177,7 @@ impl Life {
         }
         for serial in self.given.iter().filter(|_| !self.world.is_torn) {
             let record = self.world.journal.get(serial);
-            let is_known = record.is_none_or(|record| record.revoked);
+            let is_known = record.is_none_or(|record| record.revoked || record.owed);
             assert!(
                 is_known,
                 "the next daemon takes lease {serial} for one that lasts"
@@ -247,6 +229,9 @@ impl Life {
                 used, 0,
                 "all clients of {account} are gone, and it is charged"
             );
+        }
+        for grant in self.granted.values() {
+            assert_eq!(core.ledger.used(&grant.account()), 0, "{grant:?}");
         }
         for row in core.slabs.rows() {
             assert_eq!(row.clean_slabs, row.wanted_slabs, "{row:?}");

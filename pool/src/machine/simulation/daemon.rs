@@ -3,7 +3,7 @@
 
 use super::life::{Faults, Held, Job, Life, M, Task};
 use super::world::{InodeId, Mark};
-use crate::lease::Serial;
+use crate::lease::{Serial, Whose};
 use crate::machine::{Action, Allocation, Event, NotGrown, Step};
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -49,7 +49,7 @@ impl Life {
 
     fn took(&mut self, slab: SlabId, to: u64, bytes: u64) {
         let pending = self.pending.get(&to);
-        let whose = pending.map(|pending| (pending.user.accounts(), pending.user.counts_as()));
+        let whose = pending.map(|pending| (pending.accounts(), pending.whose()));
         let key = self.world.inode(slab).map(|inode| inode.key);
         if let (Some(whose), Some(key)) = (whose, key) {
             self.books.took(slab, whose, key, bytes);
@@ -94,17 +94,12 @@ impl Life {
                 }
                 self.begin(slab, Task::TopUp(to, deadline));
             }
-            Action::Fill {
-                slab,
-                spec,
-                needs_space,
-            } => {
+            Action::Fill { slab, spec } => {
                 self.is_in_turn(slab, spec.key);
-                let lacks = needs_space && self.world.free_bytes(spec.key.node) < spec.key.bytes;
+                let lacks = self.world.free_bytes(spec.key.node) < spec.key.bytes;
                 if lacks || self.now_and_then(Faults::STEPS, 20) {
                     return Some(Event::Filled {
                         slab,
-                        is_memfd: false,
                         error: Some("no pages, or no thread".into()),
                     });
                 }
@@ -121,6 +116,14 @@ impl Life {
                 let refused = self.was_refused.then(|| "no mount".to_owned());
                 let spec = refused.map_or(Ok(spec), Err);
                 return Some(Event::Prepared { from, spec });
+            }
+            Action::OpenGrant { from, grant } => {
+                let opened = self.open_grant(&grant);
+                return Some(Event::Granted {
+                    from,
+                    grant,
+                    opened,
+                });
             }
             Action::Discard(slab) if !self.world.files.contains_key(&slab) => {
                 return Some(Event::Discarded(slab));
@@ -140,18 +143,12 @@ impl Life {
 
     fn take_back(&mut self, action: Action) {
         match action {
-            Action::Empty {
-                slab, is_measured, ..
-            } => {
-                let task = if is_measured {
-                    Task::Unreserve
-                } else {
-                    Task::Empty(None)
-                };
-                self.begin(slab, task);
+            Action::Empty { slab, .. } => self.begin(slab, Task::Empty),
+            Action::ZeroInPlace { slab, .. } => {
+                self.books.is_being_zeroed(slab);
+                self.begin(slab, Task::Zero);
             }
-            Action::ZeroInPlace { slab, .. } => self.begin(slab, Task::Zero),
-            Action::EmptyAgain(slab) => self.begin(slab, Task::EmptyAgain),
+            Action::EmptyAgain { slab, .. } => self.begin(slab, Task::EmptyAgain),
             Action::Discard(slab) => self.begin(slab, Task::Discard),
             Action::Forget(slab) => {
                 self.books.out_of_reach(slab, !self.filling_is_on);
@@ -166,10 +163,19 @@ impl Life {
             Action::UnkeepClean(slab) => drop(self.world.kept_slabs.remove(&slab)),
             Action::UnkeepLease(serial) => drop(self.world.kept_leases.remove(&serial)),
             Action::RemovePipe(serial) => drop(self.world.pipes.remove(&serial)),
+            Action::CloseGrant(id) => drop(self.world.grants.remove(&id)),
             Action::RecordRevoked(serial) => {
                 let written = self.world.record(|records| {
                     if let Some(record) = records.get_mut(&serial) {
                         record.revoked = true;
+                    }
+                });
+                drop(written);
+            }
+            Action::RecordOwed(serial) => {
+                let written = self.world.record(|records| {
+                    if let Some(record) = records.get_mut(&serial) {
+                        record.owed = true;
                     }
                 });
                 drop(written);
@@ -186,9 +192,6 @@ impl Life {
     pub(super) fn close(&mut self, slab: SlabId) {
         if let Some(id) = self.world.files.remove(&slab) {
             self.world.empty(id);
-            if let Some(inode) = self.world.inodes.get_mut(&id) {
-                inode.name = None;
-            }
         }
     }
 
@@ -199,7 +202,7 @@ impl Life {
             self.took(slab, allocation.to, allocation.record.bytes);
         }
         let pending = self.pending.get(&allocation.to);
-        let whose = pending.map(|pending| (pending.user.accounts(), pending.user.counts_as()));
+        let whose = pending.map(|pending| (pending.accounts(), pending.whose()));
         self.books.begins(serial, whose.unwrap_or_default());
         for step in Allocation::STEPS {
             if self.now_and_then(Faults::KILLED_BETWEEN, 60) {
@@ -237,7 +240,6 @@ impl Life {
             Step::Mark => {
                 if let Some(inode) = self.world.inode(slab) {
                     inode.mark = Mark::Allocated;
-                    inode.name = None;
                 }
             }
             Step::UnkeepClean => drop(self.world.kept_slabs.remove(&slab)),
@@ -328,20 +330,16 @@ impl Life {
         self.jobs.remove(at);
         let event = match job.task {
             Task::Fill | Task::TopUp(..) => return self.is_filled(job),
-            Task::Unreserve => {
-                self.begin(slab, Task::Empty(Some(self.world.stray_bytes())));
-                Event::Measured(slab)
-            }
-            Task::Empty(before) => {
+            Task::Empty => {
                 self.world.empty(id);
-                let stray = self.world.stray_bytes();
+                let inode = &self.world.inodes[&id];
                 Event::Emptied {
                     slab,
-                    is_alone: self.world.inodes[&id].holders.is_empty(),
-                    stray_bytes: before.map_or(0, |before| stray.saturating_sub(before)),
+                    is_alone: inode.holders.is_empty(),
+                    used_bytes: inode.used_bytes(),
                 }
             }
-            Task::Zero => return self.is_zeroed(slab),
+            Task::Zero => return self.is_zeroed(slab, job.is_cancelled),
             Task::EmptyAgain => {
                 self.world.empty(id);
                 Event::EmptiedAgain(slab)
@@ -371,7 +369,7 @@ impl Life {
                 }
                 goes_on
             }
-            Task::Empty(_) | Task::EmptyAgain | Task::Discard if is_interrupted => {
+            Task::Empty | Task::EmptyAgain | Task::Discard if is_interrupted => {
                 self.world.empty_a_part(id)
             }
             _ => false,
@@ -400,17 +398,13 @@ impl Life {
         } else {
             lacks
         };
-        let (key, is_memfd) = (inode.key, inode.is_memfd);
+        let key = inode.key;
         if error.is_none() && is_fill {
             inode.mark = Mark::Clean;
         }
         if is_fill {
             let turn = self.machine.fills.turn(slab);
-            self.happens(Event::Filled {
-                slab,
-                is_memfd,
-                error,
-            });
+            self.happens(Event::Filled { slab, error });
             self.is_clean(slab, key, turn);
             return;
         }
@@ -420,30 +414,30 @@ impl Life {
         self.happens(Event::ToppedUp { slab, error });
     }
 
-    fn is_zeroed(&mut self, slab: SlabId) {
+    fn is_zeroed(&mut self, slab: SlabId, is_cancelled: bool) {
         let Some(inode) = self.world.inode(slab) else {
             return;
         };
         let key = inode.key;
         let is_whole = inode.bytes == key.bytes;
-        let is_clean = is_whole && inode.holders.is_empty();
-        let mut whose = None;
+        let is_clean = is_whole && inode.holders.is_empty() && !is_cancelled;
         if is_clean {
             inode.held_bytes = key.bytes;
             inode.is_zero = true;
             inode.given_to.clear();
-            whose = self.books.whose(slab);
             self.books.out_of_reach(slab, true);
+        } else {
+            self.books.came_back(slab, key);
         }
         self.happens(Event::Zeroed { slab, is_clean });
         if is_clean {
             self.books.zeroed(key);
-            self.is_clean(slab, key, whose);
+            self.is_clean(slab, key, None);
         }
     }
 
     /// A slab that the machine takes for clean now is one more of its class.
-    fn is_clean(&mut self, slab: SlabId, key: Key, turn: Option<u32>) {
+    fn is_clean(&mut self, slab: SlabId, key: Key, turn: Option<Whose>) {
         let mut clean = self.machine.core.slabs.clean();
         if clean.any(|(clean, _)| clean == slab) {
             drop(clean);

@@ -36,14 +36,18 @@ impl Life {
         let pending = Pending {
             client: self.clients[client].id,
             user: self.clients[client].user,
-            was_ready: take.as_ref().is_some_and(|take| self.is_ready(take)),
+            grant: self.clients[client].grant,
+            was_ready: take
+                .as_ref()
+                .is_some_and(|take| self.is_ready(self.clients[client].grant, take)),
             take,
         };
-        let peer = pending.user.peer();
+        let (peer, grant) = (pending.user.peer(), pending.grant);
         self.pending.insert(from, pending);
         self.happens(Event::Request {
             from,
             peer,
+            grant,
             request,
         });
     }
@@ -70,7 +74,7 @@ impl Life {
                     Some(PageSize::Transparent),
                 ];
                 let nodes = [None, None, Some(0), Some(1)];
-                let take = Take {
+                let mut take = Take {
                     bytes: bytes[self.random.below(bytes.len())],
                     node: nodes[self.random.below(nodes.len())],
                     page: pages[self.random.below(pages.len())],
@@ -78,6 +82,13 @@ impl Life {
                     topup_if_faster: false,
                     label: self.label(client),
                 };
+                // What comes by a grant mostly requests what that is for.
+                let grant = self.clients[client].grant;
+                if let Some(grant) = grant.and_then(|id| self.granted.get(&id))
+                    && self.random.below(4) > 0
+                {
+                    (take.bytes, take.node, take.page) = (grant.class_bytes, None, None);
+                }
                 self.request(client, from, Request::Take(take));
             }
             7 => self.request(client, from, Request::Status(StatusQuery::default())),
@@ -94,10 +105,10 @@ impl Life {
             return;
         };
         let held = self.clients[other].leases[at].clone();
-        let user = self.clients[client].user;
-        let may = user.is_root() || held.connection == Some(from);
+        let (user, grant) = (self.clients[client].user, self.clients[client].grant);
+        let may = (user.is_root() && grant.is_none()) || held.connection == Some(from);
         let lasted = self.machine.leases().get(held.serial).is_some();
-        let is_member = user.is_client();
+        let is_member = user.is_client() || grant.is_some();
         if lasted && may && is_member {
             self.ends(held.serial);
             self.given.insert(held.serial);
@@ -159,7 +170,7 @@ impl Life {
         }
     }
 
-    fn hangs_up(&mut self, client: usize) {
+    pub(super) fn hangs_up(&mut self, client: usize) {
         let Some(connection) = self.clients[client].connection.take() else {
             return;
         };
@@ -206,12 +217,15 @@ impl Life {
         let free = node.map_or(0, |node| self.world.free_bytes(node));
         let pins = self.random.below(2) == 0;
         let draws = self.random.below(3) > 0;
+        let reserves = self.random.below(3) == 0;
         let Some(inode) = self.world.inodes.get_mut(&held.inode) else {
             return;
         };
         inode.is_zero = false;
         if held.has_pipe && pins && !inode.is_memfd {
             inode.pin_bytes = 2 * M;
+        } else if reserves && !held.has_pipe && free >= 2 * M {
+            inode.reserved_bytes = 2 * M;
         } else if draws && !held.has_pipe && free >= 2 * M && inode.held_bytes < inode.key.bytes {
             inode.held_bytes += 2 * M;
             if pins && !inode.is_memfd {
@@ -274,7 +288,7 @@ impl Life {
         }
         for id in clean.iter().filter(|_| !keep) {
             let inode = self.world.inodes.get(id);
-            let is_gone = inode.is_none_or(|one| one.held_bytes == 0 && one.name.is_none());
+            let is_gone = inode.is_none_or(|one| one.held_bytes == 0);
             assert!(is_gone, "{inode:?} stays, and nothing keeps it");
         }
     }
@@ -288,12 +302,13 @@ impl Life {
     }
 
     /// An owner's client, for one request.
-    fn as_owner(&mut self, request: Request) {
+    pub(super) fn as_owner(&mut self, request: Request) {
         self.next_connection += 1;
         let from = self.next_connection;
         let pending = Pending {
             client: 0,
             user: &ROOT,
+            grant: None,
             take: None,
             was_ready: false,
         };
@@ -301,6 +316,7 @@ impl Life {
         self.happens(Event::Request {
             from,
             peer: ROOT.peer(),
+            grant: None,
             request,
         });
     }
@@ -320,7 +336,7 @@ impl Life {
         if !self.now_and_then(Faults::OWNER, 1) {
             return;
         }
-        match self.random.below(8) {
+        match self.random.below(12) {
             0..3 => {
                 let slabs = u32::try_from(self.random.below(6)).unwrap_or(0);
                 self.wanted(slabs);
@@ -348,7 +364,9 @@ impl Life {
                 let specs = self.machine.core.slabs.specs();
                 self.happens(self.configured(&specs));
             }
-            _ if self.random.below(4) == 0 => self.as_owner(Request::Drain),
+            7 if self.random.below(4) == 0 => self.as_owner(Request::Drain),
+            8..11 => self.the_owner_grants(),
+            11 => self.a_grant_ends(),
             _ => {}
         }
     }
@@ -386,10 +404,6 @@ impl Life {
             self.gave_way_to_pressure(&before);
             self.no_worker_is_idle();
             full.into_iter().for_each(|key| self.books.full(key));
-            let since = self.machine.returns.waits_since();
-            let waited = since.map(|since| self.clock().duration_since(since));
-            let is_bounded = waited.is_none_or(|waited| waited < Duration::from_secs(1));
-            assert!(is_bounded, "a return waits for another: {waited:?}");
         }
     }
 
@@ -432,6 +446,7 @@ impl Life {
                 slab,
                 is_alone: inode.holders.is_empty(),
                 holds_pages: inode.held_bytes > 0,
+                used_bytes: inode.used_bytes(),
             })
         };
         self.machine.revoked().filter_map(reach).collect()
@@ -439,7 +454,6 @@ impl Life {
 
     fn seen(&self, revoked: Vec<Reach>) -> Seen {
         Seen {
-            stray_bytes: self.world.stray_bytes(),
             is_paused: self.is_short,
             revoked,
         }

@@ -4,10 +4,10 @@ use super::books::Books;
 use super::users::{Quotas, USERS, User, quotas, rules};
 use super::world::{ClientId, InodeId, Node, Pages, World};
 use crate::config::Source;
-use crate::lease::Serial;
 use crate::lease::quota::{Account, Rules};
+use crate::lease::{Grant, Serial, Whose};
 use crate::machine::{ConnectionId, Machine, Now, Reach, Spec, Start};
-use crate::protocol::{LeaseId, PageSize, Take};
+use crate::protocol::{GrantId, LeaseId, PageSize, Take};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use firstlight_figures::random::Random;
@@ -93,6 +93,8 @@ pub(super) struct Held {
 pub(super) struct Client {
     pub(super) id: ClientId,
     pub(super) user: &'static User,
+    /// The grant that it comes by.
+    pub(super) grant: Option<GrantId>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) leases: Vec<Held>,
 }
@@ -102,6 +104,7 @@ pub(super) struct Client {
 pub(super) struct Pending {
     pub(super) client: ClientId,
     pub(super) user: &'static User,
+    pub(super) grant: Option<GrantId>,
     pub(super) take: Option<Take>,
     /// Whether a clean slab was there that will do.
     pub(super) was_ready: bool,
@@ -112,8 +115,7 @@ pub(super) struct Pending {
 pub(super) enum Task {
     Fill,
     TopUp(ConnectionId, Instant),
-    Unreserve,
-    Empty(Option<u64>),
+    Empty,
     Zero,
     EmptyAgain,
     Discard,
@@ -153,6 +155,8 @@ pub(super) struct Life {
     /// Leases that were ever given back.
     pub(super) ever_given: BTreeSet<Serial>,
     pub(super) quotas: Quotas,
+    /// All grants that were ever made.
+    pub(super) granted: BTreeMap<GrantId, Grant>,
     pub(super) quotas_changed: bool,
     pub(super) filling_is_on: bool,
     /// The machine is short of memory.
@@ -166,7 +170,7 @@ pub(super) struct Life {
     most_steps: usize,
     most_wanted: u32,
     /// Of users for whom a node is to fill slabs, what it began to fill for each other one meanwhile, in bytes.
-    pub(super) passed_over: BTreeMap<(Node, u32), BTreeMap<Option<u32>, u64>>,
+    pub(super) passed_over: BTreeMap<(Node, Whose), BTreeMap<Option<Whose>, u64>>,
     /// What was seen of revoked slabs, and is not told yet.
     pub(super) looked: Vec<Reach>,
     /// The daemon was killed in the middle.
@@ -247,6 +251,7 @@ impl Life {
             given: BTreeSet::new(),
             ever_given: BTreeSet::new(),
             quotas,
+            granted: BTreeMap::new(),
             quotas_changed: false,
             filling_is_on: true,
             is_short: false,
@@ -299,7 +304,7 @@ impl Life {
     /// Whose limits hold for a client.
     pub(super) fn accounts_of(&self, client: ClientId) -> Vec<Account> {
         let client = self.clients.iter().find(|one| one.id == client);
-        client.map_or_else(Vec::new, |client| client.user.accounts())
+        client.map_or_else(Vec::new, Client::accounts)
     }
 
     /// Whether workers fill at the moment, and do not wait.
@@ -331,8 +336,9 @@ impl Life {
         while self.is_killed || self.machine.is_drained() {
             self.restart();
         }
+        self.hang_up_on_ended_grants();
         self.world.collect();
-        self.world.look();
+        self.world.had.extend(self.world.files.values());
         self.check();
     }
 
@@ -356,11 +362,14 @@ impl Life {
 
     fn a_client_comes(&mut self) {
         let user = &USERS[self.random.below(USERS.len())];
+        let by_grant = self.random.below(3) == 0;
+        let grant = self.some_grant().filter(|_| by_grant);
         self.next_client += 1;
         self.next_connection += 1;
         self.clients.push(Client {
             id: self.next_client,
             user,
+            grant,
             connection: Some(self.next_connection),
             leases: Vec::new(),
         });

@@ -7,7 +7,7 @@
 //! - `world.rs`: what outlives the daemon; `users.rs`: whose limits hold for whom;
 //! - `daemon.rs` carries the machine's actions out on that; `restart.rs` has the next daemon take
 //!   it over;
-//! - `life.rs`, `happenings.rs`: what happens;
+//! - `life.rs`, `happenings.rs`, `grants.rs`: what happens;
 //! - `books.rs` counts, without the machine, what is to be charged to each account;
 //! - `checks.rs` says what is always true, and is asked after each step; `replies.rs` what each
 //!   reply may be.
@@ -20,6 +20,7 @@
 mod books;
 mod checks;
 mod daemon;
+mod grants;
 mod happenings;
 mod life;
 mod replies;

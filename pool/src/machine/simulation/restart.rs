@@ -3,6 +3,7 @@
 use super::life::{Faults, Life};
 use super::users::counts_as;
 use super::world::Mark;
+use crate::lease::Whose;
 use crate::lease::journal::Record;
 use crate::machine::{Before, Restored};
 use std::collections::BTreeSet;
@@ -15,7 +16,6 @@ impl Life {
         self.pending.clear();
         self.world.files.clear();
         self.world.had.clear();
-        self.world.has_lost = false;
         for client in &mut self.clients {
             client.connection = None;
         }
@@ -27,18 +27,22 @@ impl Life {
         // What could not be written is not known: such a lease lasts, unless its pipe is gone too.
         let (journal, pipes) = (&self.world.journal, &self.world.pipes);
         self.given.retain(|serial| {
-            let is_over = |record: &Record| record.revoked || !pipes.contains_key(serial);
+            let is_over =
+                |record: &Record| record.revoked || record.owed || !pipes.contains_key(serial);
             journal.get(serial).is_none_or(is_over)
         });
         self.new_daemon();
         self.world.collect();
         self.take_over_slabs();
         self.what_was_left_is_clean();
+        self.take_over_grants();
         self.take_over_leases();
         self.world.collect();
+        let grants = &self.world.grants;
         for client in &mut self.clients {
             self.next_connection += 1;
-            client.connection = Some(self.next_connection);
+            let may = client.grant.is_none_or(|id| grants.contains_key(&id));
+            client.connection = may.then_some(self.next_connection);
         }
         self.tick(std::time::Duration::ZERO);
     }
@@ -56,23 +60,6 @@ impl Life {
     }
 
     fn take_over_slabs(&mut self) {
-        let named = self.world.inodes.iter();
-        let named: Vec<_> = named
-            .filter_map(|(id, inode)| Some((*id, inode.name?, inode.clone())))
-            .collect();
-        for (id, slab, inode) in named {
-            self.world.files.insert(slab, id);
-            let is_whole = inode.held_bytes == inode.bytes && inode.bytes == inode.key.bytes;
-            let is_clean = inode.mark == Mark::Clean && is_whole && inode.holders.is_empty();
-            let kept = is_clean && {
-                let (kept, actions) = self.machine.found(slab, inode.key, false);
-                self.carry_out(actions);
-                kept
-            };
-            if !kept {
-                self.close(slab);
-            }
-        }
         for id in std::mem::take(&mut self.world.kept_slabs).into_values() {
             let slab = self.machine.new_slab();
             let inode = self.world.inodes[&id].clone();
@@ -81,7 +68,7 @@ impl Life {
                 continue;
             }
             self.world.files.insert(slab, id);
-            let (kept, actions) = self.machine.found(slab, inode.key, true);
+            let (kept, actions) = self.machine.found(slab, inode.key);
             self.carry_out(actions);
             if !kept {
                 self.close(slab);
@@ -114,11 +101,14 @@ impl Life {
         for record in records {
             let serial = record.serial;
             let file = self.world.kept_leases.get(&serial).copied();
-            let pipe = self.world.pipes.get(&serial);
+            let file = file.filter(|_| !record.owed);
+            let pipe = self.world.pipes.get(&serial).filter(|_| !record.owed);
             let before = Before {
                 has_memory: file.is_some(),
                 has_pipe: pipe.is_some_and(|writers| !writers.is_empty()),
-                user: counts_as(record.uid),
+                whose: record
+                    .grant
+                    .map_or(Whose::User(counts_as(record.uid)), Whose::Grant),
                 record: record.clone(),
             };
             let (restored, actions) = self.machine.restore(self.now(), before);
@@ -133,8 +123,10 @@ impl Life {
             if let Some(slab) = slab {
                 self.books.found(serial, slab, record.key(), record.bytes);
             }
-            if let Restored::Ended(Some(slab)) = restored {
-                self.books.came_back(slab, record.key());
+            match restored {
+                Restored::Ended(Some(slab)) => self.books.came_back(slab, record.key()),
+                Restored::Ended(None) => self.books.owes(serial, record.key(), record.bytes),
+                Restored::Whole(_) | Restored::Unknown => {}
             }
             self.carry_out(actions);
             if self.is_killed {

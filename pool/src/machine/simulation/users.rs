@@ -2,6 +2,7 @@
 
 use super::life::M;
 use crate::config::Config;
+use crate::lease::Whose;
 use crate::lease::quota::{Account, Rules};
 use crate::os::peer::Peer;
 use std::collections::BTreeMap;
@@ -97,9 +98,9 @@ impl User {
         self.is_root() || self.gid == OBSERVERS
     }
 
-    /// The user that it counts as.
-    pub(super) fn counts_as(&self) -> u32 {
-        self.counts_as
+    /// For whom what it does counts.
+    pub(super) fn whose(&self) -> Whose {
+        Whose::User(self.counts_as)
     }
 
     pub(super) fn uid(&self) -> u32 {
@@ -149,6 +150,8 @@ pub(super) fn rules(quotas: &Quotas) -> Rules {
             Account::Uid(uid) => format!("uid = {uid}"),
             Account::Group(gid) => format!("group = \"{gid}\""),
             Account::Cgroup(path) => format!("cgroup = {path:?}"),
+            // Grants are no rules.
+            Account::Grant(_) => continue,
             // One limit for each of them.
             Account::Member(_) => {
                 text.insert_str(

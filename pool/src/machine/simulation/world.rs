@@ -2,8 +2,9 @@
 //! manager's descriptors, pages; and what clients hold of it.
 
 use super::life::M;
-use crate::lease::Serial;
 use crate::lease::journal::Record;
+use crate::lease::{Grant, Serial};
+use crate::protocol::GrantId;
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +23,11 @@ pub(super) enum Mark {
     Allocated,
 }
 
-/// A file of memory.
+/// A file of memory, in a mount of its own or in none.
 #[derive(Debug, Clone)]
 pub(super) struct Inode {
     pub(super) key: Key,
     pub(super) is_memfd: bool,
-    /// Its name in a mount that outlives the daemon.
-    pub(super) name: Option<SlabId>,
     pub(super) mark: Mark,
     pub(super) bytes: u64,
     /// Bytes of pages in it.
@@ -42,8 +41,17 @@ pub(super) struct Inode {
     pub(super) ever_given: bool,
     /// Bytes that its client keeps pinned when its pages are taken away.
     pub(super) pin_bytes: u64,
-    /// Pinned, and in no file any more.
+    /// Pinned, and in no file any more: its mount counts them.
     pub(super) stray_bytes: u64,
+    /// Reserved by a client, until it is emptied.
+    pub(super) reserved_bytes: u64,
+}
+
+impl Inode {
+    /// Bytes that its mount counts, or its file where it is in none.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.held_bytes + self.stray_bytes + self.reserved_bytes
+    }
 }
 
 /// Everything but the daemon.
@@ -51,17 +59,16 @@ pub(super) struct Inode {
 pub(super) struct World {
     pub(super) next_inode: InodeId,
     pub(super) inodes: BTreeMap<InodeId, Inode>,
+    /// What this daemon has ever had open.
+    pub(super) had: BTreeSet<InodeId>,
     /// The daemon's own descriptors.
     pub(super) files: BTreeMap<SlabId, InodeId>,
-    /// What it has ever had open.
-    pub(super) had: BTreeSet<InodeId>,
-    /// Whether it has not found again all that an earlier one allocated: what goes back of that
-    /// hides as much that is pinned of another slab.
-    pub(super) has_lost: bool,
     /// The daemon's knowledge of the journal, and what is in the file.
     pub(super) records: BTreeMap<Serial, Record>,
     pub(super) journal: BTreeMap<Serial, Record>,
     pub(super) next_serial: Serial,
+    /// Grants that are on file and have their folders.
+    pub(super) grants: BTreeMap<GrantId, Grant>,
     /// The file is not what the daemon knows: it is written as a whole next time.
     pub(super) is_torn: bool,
     pub(super) is_full: bool,
@@ -88,23 +95,8 @@ impl World {
     pub(super) fn free_bytes(&self, node: Node) -> u64 {
         let pages = self.pages.get(&node).copied().unwrap_or_default();
         let here = self.inodes.values().filter(|one| one.key.node == node);
-        let used = here.map(|inode| inode.held_bytes + inode.stray_bytes);
-        let used = used.sum::<u64>() + pages.other_bytes;
+        let used = here.map(Inode::used_bytes).sum::<u64>() + pages.other_bytes;
         pages.total_bytes.saturating_sub(used)
-    }
-
-    /// Bytes that mounts count and no file of the daemon has.
-    pub(super) fn stray_bytes(&self) -> u64 {
-        let open: BTreeSet<_> = self.files.values().collect();
-        let stray = self
-            .inodes
-            .iter()
-            .filter(|(_, inode)| !inode.is_memfd)
-            .map(|(id, inode)| {
-                let own = open.contains(id);
-                inode.stray_bytes + if own { 0 } else { inode.held_bytes }
-            });
-        stray.sum()
     }
 
     pub(super) fn create(&mut self, slab: SlabId, key: Key, is_memfd: bool) {
@@ -113,7 +105,6 @@ impl World {
         let inode = Inode {
             key,
             is_memfd,
-            name: (self.has_manager && !is_memfd).then_some(slab),
             mark: Mark::Filling,
             bytes: key.bytes,
             held_bytes: 0,
@@ -123,6 +114,7 @@ impl World {
             ever_given: false,
             pin_bytes: 0,
             stray_bytes: 0,
+            reserved_bytes: 0,
         };
         self.inodes.insert(id, inode);
         self.files.insert(slab, id);
@@ -138,21 +130,8 @@ impl World {
         let open = self.files.values().chain(self.kept_slabs.values());
         let open: BTreeSet<_> = open.chain(self.kept_leases.values()).copied().collect();
         self.inodes.retain(|id, inode| {
-            open.contains(id)
-                || inode.name.is_some()
-                || !inode.holders.is_empty()
-                || inode.stray_bytes > 0
+            open.contains(id) || !inode.holders.is_empty() || inode.stray_bytes > 0
         });
-    }
-
-    /// What the daemon has, and has not found, after each step.
-    pub(super) fn look(&mut self) {
-        self.had.extend(self.files.values());
-        self.had.retain(|id| self.inodes.contains_key(id));
-        let is_lost = |(id, inode): (&InodeId, &Inode)| {
-            !inode.is_memfd && !self.had.contains(id) && inode.held_bytes + inode.stray_bytes > 0
-        };
-        self.has_lost |= self.inodes.iter().any(is_lost);
     }
 
     /// Takes one of an inode's pages away that is not pinned; whether there was such a one and
@@ -172,6 +151,7 @@ impl World {
             let pinned = inode.pin_bytes.min(inode.held_bytes);
             inode.stray_bytes = inode.stray_bytes.max(pinned);
             inode.held_bytes = 0;
+            inode.reserved_bytes = 0;
             inode.bytes = 0;
         }
     }

@@ -20,13 +20,7 @@ fn take_and_give(machine: &mut Machine, now: Now, user: u32, bytes: u64) -> bool
 
 fn fill_one(machine: &mut Machine, now: Now) {
     let slab = machine.core.slabs.filling().next().expect("one is filled");
-    let (is_memfd, error) = (true, None);
-    let filled = Event::Filled {
-        slab,
-        is_memfd,
-        error,
-    };
-    machine.step(now, filled);
+    machine.step(now, Event::Filled { slab, error: None });
 }
 
 /// How often the other user gets memory while so many slabs are filled, beside a flood for slabs of so many bytes.

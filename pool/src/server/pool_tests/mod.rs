@@ -1,10 +1,12 @@
 //! The machine's decisions carried out with real files and workers, without sockets.
 
+mod grants;
 mod returns;
 mod rows;
 mod takes;
 
 use super::closer::Closer;
+use super::doors::Doors;
 use super::keeper::Keeper;
 use super::looks::Looks;
 use super::notifier::Notifier;
@@ -57,38 +59,42 @@ fn pool_of(config: &str) -> (tempfile::TempDir, Pool) {
 }
 
 fn pool_on(threads: Threads, config: &str) -> (tempfile::TempDir, Pool) {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool_in(folder.path(), threads, config);
+    (folder, pool)
+}
+
+/// The next one in a folder.
+fn pool_in(folder: &Path, threads: Threads, config: &str) -> Pool {
     let threads = Arc::new(threads);
     let config = Config::parse(Path::new("test"), config).unwrap();
-    let folder = tempfile::tempdir().unwrap();
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-    let (files, found) = Files::open(folder.path(), &specs, None).unwrap();
+    let (files, found) = Files::open(folder, &specs, false).unwrap();
+    let journal = Journal::open(folder, 0xabc).unwrap().0;
     let machine = Machine::new(Start {
         rules: Rules::new(&config, u32::MAX).unwrap(),
         specs: found.specs,
         one_node: true,
-        names: (0xabc, 1),
+        names: (journal.prefix(), journal.next()),
         rate: config.fill.rate.bytes(),
         now: now(),
     });
-    let known = (
-        Journal::open(folder.path(), 0xabc).unwrap().0,
-        Pipes::open(folder.path()).unwrap(),
-    );
+    let known = (journal, Pipes::open(folder).unwrap());
     let workers = Workers::new(&config.fill, Arc::clone(&threads)).unwrap();
     let wake = workers.waker();
     let refills = Refills::new(Duration::ZERO);
-    let pool = Pool::new(Parts {
+    Pool::new(Parts {
         machine,
         files,
         workers,
         refills,
         looks: Looks::new().unwrap(),
         known,
+        doors: Doors::beside(Some(&folder.join("pool.sock")), Arc::clone(&threads)).unwrap(),
         ids: SubordinateIds::of_machine(&[0]),
         keeper: Keeper::new(Notifier::new(wake).unwrap()),
         closer: Rc::new(Closer::new(threads).unwrap()),
-    });
-    (folder, pool)
+    })
 }
 
 /// Tasks that have all threads of a pool that are ready, until this is dropped.
@@ -123,6 +129,7 @@ fn request(pool: &mut Pool, from: ConnectionId, peer: &Peer, request: Request) -
     let mut outgoing = pool.step(Event::Request {
         from,
         peer: peer.clone(),
+        grant: None,
         request,
     });
     assert_eq!(outgoing.len(), 1, "{outgoing:?}");

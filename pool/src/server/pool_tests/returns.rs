@@ -42,6 +42,7 @@ fn nothing_waits_for_a_look_at_what_is_kept() {
             slab,
             is_alone: answers.recv().unwrap(),
             holds_pages: false,
+            used_bytes: 0,
         }
     })
     .unwrap();

@@ -141,6 +141,7 @@ fn slabs_that_are_topped_up_at_once_need_their_memory_together() {
         let outgoing = pool.step(Event::Request {
             from,
             peer: peer(0),
+            grant: None,
             request: Request::Take(take),
         });
         let mut refusals = outgoing.into_iter().map(|one| match one.reply {

@@ -1,6 +1,7 @@
 //! The caches of all CPUs: [`Cpus`], provided once the CPUs are counted.
 
 use core::fmt;
+use core::marker::PhantomData;
 use core::ops::Deref;
 use core::{ptr, slice};
 
@@ -9,24 +10,27 @@ use super::slot::CpuSlot;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, recheck_u64};
 
 /// A list of caches, numbered as the CPUs are; an empty one can be provided once.
-pub(crate) struct Cpus {
+pub(crate) struct Cpus<'m> {
     /// The first; dangling until they are provided.
     first: AtomicPtr<CpuCache>,
     /// How many there are; 0 until `first` is there. `SeqCst`: a call that hides memory from CPUs, then finds none
     /// to request a drain of, comes before all that is cached through them ([`Cpu::new`](super::Cpu) has the fence).
     count: AtomicU64,
+    /// Neither longer nor shorter: caches are provided through a shared reference.
+    lifetime: PhantomData<fn(&'m ()) -> &'m ()>,
 }
 
-impl Cpus {
+impl<'m> Cpus<'m> {
     pub(crate) fn new() -> Self {
         Self {
             first: AtomicPtr::new(ptr::dangling_mut()),
             count: AtomicU64::new(0),
+            lifetime: PhantomData,
         }
     }
 
     /// Makes these the list, if there is none.
-    pub(crate) fn provide(&self, caches: &'static [CpuCache]) -> Result<(), CpusProvided> {
+    pub(crate) fn provide(&self, caches: &'m [CpuCache]) -> Result<(), CpusProvided> {
         if caches.is_empty() {
             return Ok(());
         }
@@ -47,7 +51,7 @@ impl Cpus {
     }
 }
 
-impl Deref for Cpus {
+impl Deref for Cpus<'_> {
     type Target = [CpuCache];
 
     #[inline]
@@ -56,7 +60,7 @@ impl Deref for Cpus {
         let count = recheck_u64(&self.count) as usize;
         let first = self.first.load(Ordering::Relaxed);
         // SAFETY: the one call of `provide` that changed `first` set `count` after it; both are of one slice that
-        // stays for ever, and neither changes again. Before, it is none, at any aligned address.
+        // outlives this, and neither changes again. Before, it is none, at any aligned address.
         #[expect(unsafe_code, reason = "a slice in two atomic words")]
         unsafe {
             slice::from_raw_parts(first, count)
@@ -64,7 +68,7 @@ impl Deref for Cpus {
     }
 }
 
-impl fmt::Debug for Cpus {
+impl fmt::Debug for Cpus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.slots()).finish()
     }

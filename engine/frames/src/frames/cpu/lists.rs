@@ -13,10 +13,21 @@ use super::slot::{CpuSlot, LISTS};
 #[cfg(firstlight_loom)]
 const LENGTHS: [u16; LISTS] = [8, 2, 2, 2, 2, 2, 2, 2];
 #[cfg(not(firstlight_loom))]
-const LENGTHS: [u16; LISTS] = if cfg!(feature = "small-caches") {
-    [64, 4, 4, 4, 4, 4, 4, 2, 2, 4]
-} else {
-    [512, 64, 64, 32, 16, 8, 4, 2, 2, 16]
+const LENGTHS: [u16; LISTS] = {
+    // Of the orders between a few pages and a huge frame, two each.
+    let mut lengths = [2; LISTS];
+    let (few, huges): ([u16; 7], u16) = if cfg!(feature = "small-caches") {
+        ([64, 4, 4, 4, 4, 4, 4], 4)
+    } else {
+        ([512, 64, 64, 32, 16, 8, 4], 64)
+    };
+    let mut order = 0;
+    while order < few.len() {
+        lengths[order] = few[order];
+        order += 1;
+    }
+    lengths[HUGE] = huges;
+    lengths
 };
 /// Where each list begins among all entries, and their number.
 const STARTS: [u16; LISTS + 1] = {
@@ -29,6 +40,16 @@ const STARTS: [u16; LISTS + 1] = {
     starts
 };
 const ENTRIES: usize = STARTS[LISTS] as usize;
+const _: () = {
+    // What a CPU caches and what it moves are frames in 32 bits: of two mobilities all lists, a bump block and a zero
+    // block, twice.
+    let (mut frames, mut order) = (2 << HUGE_ORDER, 0);
+    while order < LISTS {
+        frames += (LENGTHS[order] as u64) << order;
+        order += 1;
+    }
+    assert!(4 * frames <= u32::MAX as u64);
+};
 /// Where an entry of a list lies.
 #[inline(always)]
 fn place(order: usize, at: u32) -> usize {

@@ -426,6 +426,28 @@ fn cpus_that_are_counted_beside_an_isolation_are_drained_or_see_it() {
     });
 }
 
+// ---- A cache from thread to thread ----------------------------------------------
+
+/// Who finds the number of a CPU free sees all that its last user did to the lists, which are plain memory.
+#[test]
+fn a_cache_is_handed_on_whole() {
+    model(|| {
+        let machine = Machine::new(&[(64, 66)], &NoDrain);
+        let last = machine.cpu_with_all();
+        let (_, next) = both(
+            move || drop(last),
+            move || {
+                let mut next = Cpu::new(&machine.shared, 0, NodeId(0)).ok()?;
+                let page = next.allocate(PAGE).unwrap();
+                next.free(page, Order::PAGE).unwrap();
+                Some(next)
+            },
+        );
+        drop(next);
+        assert_eq!(machine.slot().cached_frames(), 0);
+    });
+}
+
 // ---- Pieces ----------------------------------------------------------------------
 
 /// A CPU that caches the block of four pages, and nothing else is free.

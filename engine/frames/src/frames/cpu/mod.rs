@@ -99,6 +99,8 @@ pub struct Cpu<'f, 'm> {
     freed_twice: Option<BlockError>,
     /// Memory enough in both zones to cache huge frames, and for a bump block.
     has_huges: bool,
+    /// Frames freed beside the window since it moved.
+    missed: u8,
     /// How many huge frames had been added when that was looked at.
     added: u64,
 }
@@ -145,10 +147,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
             window: Window::empty(online),
             near,
             takes: [false; MOBILITIES],
-            sources: nearest.map(|segment| Self::source(shared, node, segment, cpu)),
+            sources: Self::sources(shared, node, nearest, cpu),
             node,
             freed_twice: None,
             has_huges: false,
+            missed: 0,
             added,
         };
         new.set_limits();
@@ -182,7 +185,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let mut slots = shared.cpus.slots();
         let cpu = slots.position(|slot| core::ptr::eq(slot, self.slot()));
         let cpu = cpu.unwrap_or(0);
-        self.sources = nearest.map(|segment| Self::source(shared, node, segment, cpu));
+        self.sources = Self::sources(shared, node, nearest, cpu);
         self.set_limits();
     }
 
@@ -203,17 +206,40 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
     }
 
-    /// Where lists are filled from: `segment` and others of its zone.
-    fn source(shared: &Frames<'m>, node: NodeId, segment: &ZoneSegment<'m>, cpu: usize) -> Source {
-        // CPUs begin far from each other.
+    /// Where lists are filled from.
+    fn sources(
+        shared: &Frames<'m>,
+        node: NodeId,
+        nearest: [&'f ZoneSegment<'m>; MOBILITIES],
+        cpu: usize,
+    ) -> [Source; MOBILITIES] {
+        let source = |one: Mobility| Self::source(shared, node, nearest[one as usize], cpu, one);
+        Mobility::ALL.map(source)
+    }
+
+    /// Where lists of one mobility are filled from: `segment` and others of its zone.
+    fn source(
+        shared: &Frames<'m>,
+        node: NodeId,
+        segment: &ZoneSegment<'m>,
+        cpu: usize,
+        mobility: Mobility,
+    ) -> Source {
+        // CPUs begin far from each other, and what is movable at the other end: searches go on towards the middle.
         let cpus = shared.cpus.len().max(1);
         let huges = segment.online().map_or(1, |online| online.huge_count());
+        let from_end = huges / cpus * cpu;
+        let huge_hint = if mobility.is_movable() {
+            huges.saturating_sub(from_end + 1)
+        } else {
+            from_end
+        };
         let mut source = Source {
             node: segment.node(),
             zone: segment.zone(),
             serves: 0,
             page_hint: 0,
-            huge_hint: huges / cpus * cpu,
+            huge_hint,
         };
         for highest in ZoneKind::ALL {
             let first = shared.nodes.nearest(node, highest);
@@ -327,9 +353,22 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.lists.slot()
     }
 
-    /// Whether the lists may serve a request.
+    /// Whether the lists may serve a request at once: one among some nodes is looked at once more.
     #[inline]
     fn serves(&self, request: &Request) -> bool {
+        !request.is_among_some() && self.serves_here(request)
+    }
+
+    /// Whether they may serve it.
+    fn serves_among(&self, request: &Request) -> bool {
+        let source = &self.sources[request.mobility() as usize];
+        self.serves_here(request)
+            && (request.nodes()).is_none_or(|nodes| nodes.contains(source.node))
+    }
+
+    /// Whether they may, its mask aside.
+    #[inline]
+    fn serves_here(&self, request: &Request) -> bool {
         let source = &self.sources[request.mobility() as usize];
         let highest = request.highest_zone();
         !request.is_zeroed()

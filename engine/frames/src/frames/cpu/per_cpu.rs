@@ -152,8 +152,8 @@ pub unsafe trait PerCpu {
         free_many(self, range)
     }
 
-    /// Frees what this CPU caches, and its slot: for a CPU that goes offline. A later call begins
-    /// anew.
+    /// Frees what this CPU caches, and its number: for a CPU that goes offline. A later call makes a
+    /// [`Cpu`] again.
     ///
     /// # Errors
     /// As [`Cpu::close`]; [`BlockError::Cpu`] with [`CpuError::InCall`].

@@ -60,7 +60,6 @@ impl Cpu<'_, '_> {
             return Ok(FrameRange::of(start, frames));
         }
         let (shared, node) = (self.shared, self.node);
-        let request = self.at_home(request);
         shared.allocate_frames_near(Some(node), frames, align_frames, request, self)
     }
 

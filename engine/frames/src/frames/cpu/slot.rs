@@ -5,7 +5,7 @@
 //! takes huge frames from, all written with plain stores. They may request a drain, which it
 //! sees at its next call.
 
-use crate::frames::word::geometry::HUGE_ORDER;
+use crate::frames::word::geometry::{HUGE_FRAMES, HUGE_ORDER};
 use crate::frames::word::mobility::MOBILITIES;
 use crate::frames::word::{IS_KEPT, Mobility};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -41,8 +41,8 @@ pub(crate) struct CpuSlot {
     /// High half: how many moves have ended. Moves may lie inside each other: the end of an
     /// outer one stores what was before it, and one move more.
     moving: AtomicU64,
-    /// The giant frame that huge frames are taken from, 1 above its number; 0 is none.
-    home: AtomicU32,
+    /// The giant frames that huge frames are taken from, the last 16 bits a mobility of 1 above their numbers; 0 is none.
+    homes: AtomicU32,
     taken: AtomicBool,
     /// What [`CpuEvents`] has, in that order. Only the owner writes.
     events: [AtomicU32; 4],
@@ -71,7 +71,15 @@ pub(super) enum CpuEvent {
     Miss,
 }
 
-const _: () = assert!(cfg!(firstlight_loom) || size_of::<CpuSlot>() == 128);
+const _: () = {
+    // Two cache lines, and a third for the lists of more orders.
+    assert!(
+        cfg!(firstlight_loom)
+            || size_of::<CpuSlot>() == if LISTS * MOBILITIES > 20 { 192 } else { 128 }
+    );
+    // What is left of a zero block.
+    assert!(HUGE_FRAMES <= 0xffff);
+};
 
 impl CpuSlot {
     /// A slot that no CPU has.
@@ -83,7 +91,7 @@ impl CpuSlot {
             zero: AtomicU32::new(0),
             drain: AtomicU32::new(NONE),
             moving: AtomicU64::new(0),
-            home: AtomicU32::new(0),
+            homes: AtomicU32::new(0),
             taken: AtomicBool::new(false),
             events: [const { AtomicU32::new(0) }; 4],
         }
@@ -103,7 +111,7 @@ impl CpuSlot {
         let ended = self.moving.load(Ordering::Relaxed) & ENDED;
         self.moving
             .store(ended.wrapping_add(ENDED_ONE), Ordering::Release);
-        self.home.store(0, Ordering::Relaxed);
+        self.homes.store(0, Ordering::Relaxed);
         self.events
             .iter()
             .for_each(|count| count.store(0, Ordering::Relaxed));
@@ -182,10 +190,17 @@ impl CpuSlot {
         let _ = (self.drain).compare_exchange(done, none, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Sets the giant frame that huge frames are taken from.
-    pub(super) fn set_home(&self, giant: u64) {
-        let home = u32::try_from(giant + 1).unwrap_or(0);
-        self.home.store(home, Ordering::Relaxed);
+    /// Sets the giant frame that huge frames of a mobility are taken from.
+    pub(super) fn set_home(&self, mobility: Mobility, giant: u64) {
+        let at = 16 * mobility as u32;
+        let others = self.homes.load(Ordering::Relaxed) & !(0xffff << at);
+        let homes = others | Self::home_of(giant) << at;
+        self.homes.store(homes, Ordering::Relaxed);
+    }
+
+    /// A giant frame's number among `homes`.
+    fn home_of(giant: u64) -> u32 {
+        u32::try_from((giant + 1) & 0xffff).unwrap_or(0)
     }
 
     // ---- Other CPUs ------------------------------------------------------
@@ -204,9 +219,10 @@ impl CpuSlot {
         }
     }
 
-    /// Whether huge frames are taken from this giant frame.
-    pub(super) fn is_home(&self, giant: u64) -> bool {
-        u64::from(self.home.load(Ordering::Relaxed)) == giant + 1
+    /// Whether huge frames of a mobility are taken from this giant frame, as far as 16 bits of its number say.
+    pub(super) fn is_home(&self, mobility: Mobility, giant: u64) -> bool {
+        let homes = self.homes.load(Ordering::Relaxed);
+        homes >> (16 * mobility as u32) & 0xffff == Self::home_of(giant)
     }
 
     /// Frames that are cached, or that a call is about to cache.

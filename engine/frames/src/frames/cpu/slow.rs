@@ -1,6 +1,6 @@
 //! What is rare: refill, flush, drain, and blocks that no list holds.
 
-use super::slot::CpuEvent;
+use super::slot::{CpuEvent, CpuSlot};
 use super::{CHECKS, Cpu, Source};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError};
@@ -21,6 +21,9 @@ use crate::sync::Ordering;
 
 /// How many giant frames to pass in search of a block to cut up.
 const GIANTS: usize = 16;
+/// The window moves with every so many frames that are freed beside it: moving it for each costs more, where frames all
+/// over memory are freed, than the longer way.
+const MISSES: u8 = 4;
 
 /// Flushes cached blocks, counts them, and keeps the first that was refused.
 macro_rules! give {
@@ -59,7 +62,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if request.is_zeroed() {
             return self.allocate_zeroed(request);
         }
-        if self.caches(order) && self.serves(&request) {
+        if self.caches(order) && self.serves_among(&request) {
             let (mobility, index) = (request.mobility(), usize::from(order.get()));
             let mut found = self.pop(mobility, index);
             if found.is_none() && order == Order::PAGE {
@@ -111,7 +114,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     pub(super) fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
         let (shared, node) = (self.shared, self.node);
         self.slot().count(CpuEvent::Miss);
-        let frame = shared.allocate_near(Some(node), self.at_home(request), self)?;
+        let frame = shared.allocate_near(Some(node), request, self)?;
         // It was out of reach for the lists; next time they look there.
         if let Some(online) = self.near.online()
             && online.frames.contains(frame)
@@ -124,16 +127,6 @@ impl<'f, 'm> Cpu<'f, 'm> {
             }
         }
         Ok(frame)
-    }
-
-    /// "This node only" without a node is where the lists are filled from.
-    pub(super) fn at_home(&self, request: Request) -> Request {
-        let home = request.on(self.sources[request.mobility() as usize].node);
-        if request.node().is_none() && home.is_this_node_only() {
-            home
-        } else {
-            request
-        }
     }
 
     /// Fills the list of pages, or takes a bump block, and takes a page.
@@ -276,7 +269,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// What the huge frame of an aligned block was taken for, if the block is allocated and the
-    /// lists take it. The window is there afterwards.
+    /// lists take it.
     #[inline]
     pub(super) fn allocated(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
         match self.window.allocated_block(frame, order.get()) {
@@ -285,7 +278,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
     }
 
-    /// What the block at `frame` was taken for, if it is allocated; moves the window there if the lists take its segment.
+    /// What the block at `frame` was taken for, if it is allocated and the lists take its segment; may move the window there.
     #[inline(never)]
     fn allocated_elsewhere(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
         if !self.near.has(frame) {
@@ -297,8 +290,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
             self.look_near(segment, segment.online()?, takes);
         }
         let online = self.near.online()?;
-        if !self.window.frames().contains(frame) {
-            self.window = Window::around(online, frame);
+        let frames = self.window.frames();
+        if !frames.contains(frame) {
+            self.missed = (self.missed + 1) % MISSES;
+            if self.missed == 0 || frames.is_empty() {
+                self.window = Window::around(online, frame);
+            }
         }
         let mobility = online.allocated_block(frame, order.get())?;
         self.takes[mobility as usize].then_some(mobility)
@@ -371,7 +368,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         &mut self,
         mobility: Mobility,
         (start, count): (u64, u64),
-        none_left: impl FnOnce(&super::slot::CpuSlot),
+        none_left: impl FnOnce(&CpuSlot),
     ) {
         if count == 0 {
             return;
@@ -450,7 +447,7 @@ fn take_from_first<'s, 'm: 's>(
 /// Fills `space` with huge frames from where the CPU is at home; how many.
 fn take_huges(
     shared: &Frames<'_>,
-    slot: &super::slot::CpuSlot,
+    slot: &CpuSlot,
     mobility: Mobility,
     source: &mut Source,
     space: &mut [Frame],
@@ -458,19 +455,17 @@ fn take_huges(
     let (node, zone) = (source.node, source.zone);
     let segments = shared.nodes.segments.of_zone(node, zone);
     let is_home = |start: Frame| {
-        let others = shared
-            .cpus
-            .slots()
-            .filter(|other| !core::ptr::eq(*other, slot));
-        others
-            .into_iter()
-            .any(|other| other.is_home(start.get() >> GIANT_ORDER))
+        let giant = start.get() >> GIANT_ORDER;
+        shared.cpus.slots().any(|of| {
+            let is_mine = |one| core::ptr::eq(of, slot) && one == mobility;
+            (Mobility::ALL.into_iter()).any(|one| of.is_home(one, giant) && !is_mine(one))
+        })
     };
     let count = take_from_first(segments, space, |segment, batch| {
         let hint = &mut source.huge_hint;
         batch::take_huges(segment, mobility, hint, is_home, batch);
         if batch.count() > 0 {
-            slot.set_home(segment.huge_start(*hint) >> GIANT_ORDER);
+            slot.set_home(mobility, segment.huge_start(*hint) >> GIANT_ORDER);
         }
     });
     shared.nodes.prepare(&space[..count], Order::HUGE);

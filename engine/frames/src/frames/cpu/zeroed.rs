@@ -20,7 +20,7 @@ impl Cpu<'_, '_> {
     #[inline(never)]
     pub(super) fn allocate_zeroed(&mut self, request: Request) -> Result<Frame, AllocError> {
         let plain = request.of_any_content();
-        if request.order().get() > HUGE_ORDER || !self.serves(&plain) {
+        if request.order().get() > HUGE_ORDER || !self.serves_among(&plain) {
             return self.allocate_shared(request);
         }
         if let Some(found) = self.allocate_known(&request) {
@@ -28,9 +28,7 @@ impl Cpu<'_, '_> {
         }
         // Other nodes, the kernel's hook and the caches of others are left to the request that
         // follows.
-        let here = plain
-            .on(self.sources[request.mobility() as usize].node)
-            .this_node_only();
+        let here = plain.only_on(self.sources[request.mobility() as usize].node);
         if let Ok(start) = self.allocate(here.attempt())
             && (self.shared.nodes).serve_zeroed(start, &request, &Known::new(false))
         {

@@ -68,19 +68,8 @@ pub(crate) fn allocate(
         refused = taken == Err(Untaken::NotZeroed) && !only_zero;
         taken.is_ok() || refused
     };
-    let range = if reach == Reach::Node || request.is_this_node_only() {
-        allocate_with(
-            segments,
-            core::iter::once(first),
-            want,
-            zones,
-            gate,
-            &mut take,
-        )
-    } else {
-        let nodes = nodes.fallback(first);
-        allocate_with(segments, nodes, want, zones, gate, &mut take)
-    }?;
+    let nodes_allowed = nodes.allowed(first, request, reach);
+    let range = allocate_with(segments, nodes_allowed, want, zones, gate, &mut take)?;
     if refused {
         return Some(Err(NotZeroed));
     }

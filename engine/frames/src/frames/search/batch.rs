@@ -3,7 +3,7 @@
 //! Up to 64 pages that lie in one word of a bitmap cost one atomic operation, as does each
 //! huge frame.
 
-use super::{HugeIndex, giants_around, huges_around};
+use super::{HugeIndex, giants_around, huges_around, is_others};
 use crate::addr::Frame;
 use crate::frames::segment::Segment;
 use crate::frames::segment::take::{Miss, Part};
@@ -123,8 +123,9 @@ fn take_pages_of(
 }
 
 /// Takes whole huge frames for `mobility`, as many as there is space for, of the first giant
-/// frame that yields any: that of the hint, the CPU's home; another one that is no other CPU's
-/// home, split already, else free as a whole; one that is. Those of known content come last.
+/// frame that yields any: that of the hint, the CPU's home; another one that is no other home, split already, but not for
+/// pages of the other mobility; one that is free as a whole; one split for those; another home. Those of known content
+/// come last.
 pub(crate) fn take_huges(
     segment: &Segment<'_>,
     mobility: Mobility,
@@ -181,9 +182,9 @@ fn take_huges_with(
     if batch.count() > 0 {
         return skipped;
     }
-    // One that is free as a whole, and one of other CPUs' homes: the last resorts. Where another
-    // CPU is faster there too, the search past all lists goes on.
-    let (mut whole, mut other_home) = (None, None);
+    // One that is free as a whole, one of the other mobility, and another home: the last resorts. Where
+    // another CPU is faster there too, the search past all lists goes on.
+    let (mut whole, mut others, mut other_home) = (None, None, None);
     for giant in giants_around(segment, from, mobility).take(GIANTS) {
         if batch.count() > 0 {
             return skipped;
@@ -194,13 +195,15 @@ fn take_huges_with(
         }
         if is_home(segment.giant_frames(giant).start()) {
             other_home = other_home.or(Some(giant));
+        } else if word.is_split() && is_others(word, mobility) {
+            others = others.or(Some(giant));
         } else if word.is_split() {
             take(giant, word, batch);
         } else {
             whole = whole.or(Some(giant));
         }
     }
-    for giant in [whole, other_home].into_iter().flatten() {
+    for giant in [whole, others, other_home].into_iter().flatten() {
         if batch.count() == 0 {
             take(giant, segment.giant(giant), batch);
         }

@@ -135,6 +135,13 @@ impl Hints {
         }
     }
 
+    /// The first search for an unmovable block begins where pages are free, if that is known.
+    pub(crate) fn begin_at(&self, first_partial: Option<HugeIndex>) {
+        if let Some(huge) = first_partial {
+            self.set(Mobility::Unmovable, huge);
+        }
+    }
+
     fn get(&self, mobility: Mobility) -> HugeIndex {
         self.last[mobility as usize].load(Ordering::Relaxed) as usize
     }
@@ -343,6 +350,8 @@ fn search(
         return Some(found);
     }
     let (mut open, mut whole) = (None, None);
+    // One whose pages are all of the other mobility: before it, one that is free as a whole is split.
+    let mut others = None;
     let mut has_any = false;
     // A giant frame all of which is of known content: for others, while there is another one.
     let mut skipped = None;
@@ -379,7 +388,12 @@ fn search(
                     if skips {
                         skipped = skipped.or(Some(giant));
                     } else if word.free() > 0 {
-                        open = open.or(Some((giant, word)));
+                        let to_open = if is_others(word, mobility) {
+                            &mut others
+                        } else {
+                            &mut open
+                        };
+                        to_open.get_or_insert((giant, word));
                     }
                     has_any |= word.free() > 0;
                     pass.other |= mobility
@@ -402,6 +416,9 @@ fn search(
             Err(miss) => pass.changed |= miss == Miss::Changed,
         }
     }
+    if whole.is_none() {
+        open = open.or(others);
+    }
     // If other CPUs are faster, another pass follows.
     let found = match (open, whole) {
         (Some((giant, word)), _) => {
@@ -413,6 +430,13 @@ fn search(
     };
     pass.changed |= found.is_err();
     found.ok()
+}
+
+/// Whether only pages of the other mobility are free in a split giant frame: its free huge frames are best left to those, so
+/// that it comes back whole or stays for long.
+fn is_others(word: Giant, mobility: Mobility) -> bool {
+    let is_of = |one: Mobility| word.partial(one) > 0;
+    mobility.other().is_some_and(is_of) && !is_of(mobility)
 }
 
 /// A block of a free giant frame that is split for it.

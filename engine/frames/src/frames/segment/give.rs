@@ -171,10 +171,15 @@ impl Segment<'_> {
     #[inline(always)]
     pub(super) fn after_give(&self, giant: GiantIndex, huge: HugeIndex, given: Given) {
         let word = self.recheck_huge(huge);
-        // How large a block it is now part of matters only where the bounds are not the highest.
-        let covers_all = word.covers(LARGEST_PAGES);
-        if !covers_all || !self.giant_covers(giant, word.mobility()) {
-            self.raise_bounds(giant, huge, word, given.max_order());
+        // How large a block it is now part of matters only where the bounds are not the highest, and there only if it
+        // is larger than the lower of the two.
+        let of_giant = self.giant_bound(giant, word.mobility());
+        let bound = word.max_order().min(of_giant);
+        if bound < LARGEST_PAGES {
+            let order = given.max_order_from(bound);
+            if order > bound || !word.is_partial() {
+                self.raise_bounds(giant, huge, word, order);
+            }
         }
         if given.is_word_empty() && self.bitmap(huge).is_empty() {
             self.reconcile(huge);

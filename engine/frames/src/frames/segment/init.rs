@@ -10,8 +10,8 @@
     reason = "positions and counts inside one giant frame, or indices into tables that exist"
 )]
 
-use super::Segment;
 use super::initial_zeros::InitialZeros;
+use super::{HugeIndex, Segment};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::word::geometry::{
@@ -123,16 +123,24 @@ fn whole_units(frames: FrameRange, order: u8) -> u64 {
     (frames.end().get() >> order).saturating_sub(first)
 }
 
-/// Writes the tables of `segment` and says how many bytes that took. `reserved` yields ranges in ascending order,
+/// What was written of a segment's tables.
+#[derive(Debug, Default)]
+pub(crate) struct Started {
+    pub(crate) bytes: u64,
+    /// The first huge frame that is partly free.
+    pub(crate) first_partial: Option<HugeIndex>,
+}
+
+/// Writes the tables of `segment` and says what. `reserved` yields ranges in ascending order,
 /// those before the segment may still be in it; what reaches beyond the
 /// segment stays in it.
 pub(crate) fn start(
     segment: &Segment<'_>,
     reserved: &mut RangeCursor<'_>,
     zeros: InitialZeros<'_>,
-) -> u64 {
+) -> Started {
     let has_zeros = zeros.is_in(segment.frames);
-    let mut written_bytes = 0;
+    let mut started = Started::default();
     let mut giant = 0;
     while giant < segment.giant_count() {
         let inside = segment.giant_frames(giant).intersect(segment.frames);
@@ -152,7 +160,7 @@ pub(crate) fn start(
                     let run = if has_zeros { 1 } else { run };
                     let next = giant + run as usize;
                     segment.store_giants(giant..next, Giant::FREE.with_content(content));
-                    written_bytes += run * size_of::<u64>() as u64;
+                    started.bytes += run * size_of::<u64>() as u64;
                     giant = next;
                     continue;
                 }
@@ -161,17 +169,17 @@ pub(crate) fn start(
             if run > 0 {
                 let next = giant + run as usize;
                 segment.store_giants(giant..next, Giant::ALLOCATED);
-                written_bytes += run * size_of::<u64>() as u64;
+                started.bytes += run * size_of::<u64>() as u64;
                 giant = next;
                 continue;
             }
         }
-        let word = start_mixed(segment, giant, reserved, zeros, &mut written_bytes);
+        let word = start_mixed(segment, giant, reserved, zeros, &mut started);
         segment.store_giants(giant..giant + 1, word);
-        written_bytes += size_of::<u64>() as u64;
+        started.bytes += size_of::<u64>() as u64;
         giant += 1;
     }
-    written_bytes
+    started
 }
 
 /// Writes the level below a giant frame that is neither all free nor all reserved, or neither all
@@ -181,7 +189,7 @@ fn start_mixed(
     giant: usize,
     reserved: &mut RangeCursor<'_>,
     zeros: InitialZeros<'_>,
-    written_bytes: &mut u64,
+    started: &mut Started,
 ) -> Giant {
     let (mut free, mut partial, mut known) = (0, 0, 0);
     let has_zeros = zeros.is_in(segment.giant_frames(giant));
@@ -200,7 +208,7 @@ fn start_mixed(
                 let content = [Content::Unknown, Content::Zero][usize::from(is_zero)];
                 segment.store_huges(huge..next, Huge::FREE.with_content(content));
                 known += u32::from(is_zero);
-                *written_bytes += run * size_of::<u32>() as u64;
+                started.bytes += run * size_of::<u32>() as u64;
                 free += run as u32;
                 huge = next;
                 continue;
@@ -213,7 +221,7 @@ fn start_mixed(
                 let pinned = segment.is_pinned(run_of.unwrap_or_default());
                 let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
                 segment.store_huges(huge..next, word);
-                *written_bytes += run * size_of::<u32>() as u64;
+                started.bytes += run * size_of::<u32>() as u64;
                 huge = next;
                 continue;
             }
@@ -222,10 +230,13 @@ fn start_mixed(
         let is_partial = start_bitmap(segment, huge, reserved);
         let pinned = segment.is_pinned(inside);
         let word = Huge::split(Mobility::Unmovable, is_partial).with_pinned(pinned);
-        *written_bytes += size_of::<Bitmap>() as u64;
+        started.bytes += size_of::<Bitmap>() as u64;
         segment.store_huges(huge..huge + 1, word);
-        *written_bytes += size_of::<u32>() as u64;
+        started.bytes += size_of::<u32>() as u64;
         partial += u32::from(is_partial);
+        if is_partial {
+            started.first_partial.get_or_insert(huge);
+        }
         huge += 1;
     }
     debug_assert!(free <= HUGES);

@@ -112,7 +112,7 @@ mod tests {
     use crate::frames::request::ZoneChoice;
     use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
     use crate::frames::tests::kit::{first, frames, segments, want};
-    use crate::frames::word::geometry::GIANT_FRAMES;
+    use crate::frames::word::geometry::{GIANT_FRAMES, GIANT_ORDER, HUGE_ORDER};
     use crate::frames::word::{Giant, Mobility};
     use crate::node::{NodeId, ZoneKind};
 
@@ -131,7 +131,7 @@ mod tests {
             core::iter::once(NodeId(0)),
             ZoneChoice::up_to(ZoneKind::Normal),
         );
-        for order in [0, 9, 18] {
+        for order in [0, HUGE_ORDER, GIANT_ORDER] {
             let found = segments.allocate(nodes.clone(), zones, want(order), None);
             assert_eq!(found, None);
         }

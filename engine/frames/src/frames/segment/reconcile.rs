@@ -130,7 +130,7 @@ impl Segment<'_> {
     /// After a huge word changed: its giant frame has a block of `order`.
     #[inline]
     pub(super) fn raise_giant_bound(&self, giant: GiantIndex, mobility: Mobility, order: u8) {
-        if self.recheck_giant(giant).max_order(mobility) < order {
+        if self.giant_bound(giant, mobility) < order {
             self.write_giant_bound(giant, mobility, order);
         }
     }
@@ -140,10 +140,10 @@ impl Segment<'_> {
         steps::raise_bound(self.giants.at(giant), mobility, order);
     }
 
-    /// Whether a giant frame's bound is the highest there is.
+    /// A giant frame's bound, after a huge word below it changed or was seen.
     #[inline]
-    pub(super) fn giant_covers(&self, giant: GiantIndex, mobility: Mobility) -> bool {
-        self.recheck_giant(giant).max_order(mobility) >= LARGEST_PAGES
+    pub(super) fn giant_bound(&self, giant: GiantIndex, mobility: Mobility) -> u8 {
+        self.recheck_giant(giant).max_order(mobility)
     }
 
     /// A search for a block of `order` found none in a huge frame: its bound is lower, unless

@@ -194,13 +194,13 @@ impl Segment<'_> {
     #[cold]
     fn undo_pages(&self, huge: HugeIndex, at: u32, count: u32, bits: u64) {
         let bitmap = self.bitmap(huge);
-        let given = if bits == 1 {
-            bitmap.give(Pages { at, count }).ok()
+        let is_given = if bits == 1 {
+            bitmap.give(Pages { at, count }).is_ok()
         } else {
-            Some(bitmap.give_some((at / 64) as usize, bits).1)
+            bitmap.give_some((at / 64) as usize, bits).0 != 0
         };
-        if let Some(given) = given {
-            self.after_give(self.giant_of_huge(huge), huge, given);
+        if is_given {
+            self.reconcile(huge);
         }
     }
 

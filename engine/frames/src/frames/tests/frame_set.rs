@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 pub(super) type Extent = (FrameRange, u16, ZoneKind);
 
-pub(super) const GIB: u64 = 1 << 18;
+pub(super) use crate::frames::word::geometry::GIANT_FRAMES as GIANT;
 
 /// Under Miri everything is slow, so the machine is a sliver of one giant frame.
 pub(super) fn sliver() -> (Vec<Extent>, Vec<FrameRange>) {
@@ -32,20 +32,28 @@ pub(super) fn machine() -> (Vec<Extent>, Vec<FrameRange>) {
     let extents = [
         (frames(1, 159), 0, ZoneKind::Dma),
         (frames(256, 4096), 0, ZoneKind::Dma),
-        (frames(4096, GIB - 100), 0, ZoneKind::Dma32),
-        (frames(GIB, 3 * GIB), 0, ZoneKind::Normal),
-        (frames(3 * GIB, 3 * GIB + 700), 1, ZoneKind::Normal),
-        (frames(3 * GIB + 700, 4 * GIB + 512), 1, ZoneKind::Movable),
+        (frames(4096, GIANT - 100), 0, ZoneKind::Dma32),
+        (frames(GIANT, 3 * GIANT), 0, ZoneKind::Normal),
+        (frames(3 * GIANT, 3 * GIANT + 700), 1, ZoneKind::Normal),
+        (
+            frames(3 * GIANT + 700, 4 * GIANT + 512),
+            1,
+            ZoneKind::Movable,
+        ),
         // More than a giant frame, but only one that is all inside.
-        (frames(4 * GIB + 512 + 7, 6 * GIB + 3), 1, ZoneKind::Normal),
+        (
+            frames(4 * GIANT + 512 + 7, 6 * GIANT + 3),
+            1,
+            ZoneKind::Normal,
+        ),
     ];
     let reserved = [
         frames(0, 16),
         frames(600, 601),
         frames(1024, 2048),
-        frames(GIB - 1000, GIB + 5),
-        frames(2 * GIB + 511, 2 * GIB + 513),
-        frames(3 * GIB + 1024, 3 * GIB + 1024 + 512 * 100),
+        frames(GIANT - 1000, GIANT + 5),
+        frames(2 * GIANT + 511, 2 * GIANT + 513),
+        frames(3 * GIANT + 1024, 3 * GIANT + 1024 + 512 * 100),
     ];
     (extents.to_vec(), reserved.to_vec())
 }

@@ -16,6 +16,8 @@ use crate::frames::segment::init::{RangeCursor, start};
 use crate::frames::segment::initial_zeros::InitialZeros;
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
+#[cfg(not(firstlight_loom))]
+use crate::frames::word::Bitmap;
 use crate::frames::word::Mobility;
 #[cfg(not(firstlight_loom))]
 use crate::frames::word::geometry::Block;
@@ -46,7 +48,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 
     let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
     let huges = usize::try_from(Segment::huges_for(frames)).unwrap();
-    let bytes = giants * 8 + huges * 68 + 256;
+    let bytes = giants * 8 + huges * (4 + size_of::<Bitmap>()) + 256;
     let memory: &'static mut [_] = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
     // SAFETY: leaked, so ours for ever; no other reference to it exists.
     let mut carver = unsafe { Carver::new(NonNull::from(memory).cast(), bytes) };

@@ -5,20 +5,23 @@
 
 extern crate std;
 
-use super::frame_set::{BOOT, GIB, Model, machine, sliver};
+use super::frame_set::{BOOT, GIANT, Model, machine, sliver};
 use super::kit::{
     MANY_STEPS, RECOUNT_EVERY, RECOUNT_SOON, cases, first, frames, free, long_cases, recount,
     segments, take_at, want,
 };
 use crate::addr::{Frame, FrameRange};
 use crate::frames::request::ZoneChoice;
-use crate::frames::word::geometry::Block;
+use crate::frames::word::Bitmap;
+use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES};
 use crate::frames::zone::Segments;
 use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
 use core::iter::once;
 use proptest::prelude::*;
 use std::vec::Vec;
+
+const HUGE: u64 = HUGE_FRAMES as u64;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -45,7 +48,10 @@ enum Step {
 }
 
 fn orders() -> impl Strategy<Value = u8> {
-    prop_oneof![4 => Just(0u8), 2 => Just(9u8), 1 => Just(18u8), 3 => 1u8..=8, 2 => 10u8..=17]
+    prop_oneof![
+        4 => Just(0u8), 2 => Just(HUGE_ORDER), 1 => Just(GIANT_ORDER),
+        3 => 1..HUGE_ORDER, 2 => HUGE_ORDER + 1..GIANT_ORDER,
+    ]
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -54,12 +60,12 @@ fn steps() -> impl Strategy<Value = Step> {
             0,
             600,
             4096,
-            GIB - 1000,
-            GIB,
-            2 * GIB,
-            3 * GIB,
-            3 * GIB + 700,
-            4 * GIB,
+            GIANT - 1000,
+            GIANT,
+            2 * GIANT,
+            3 * GIANT,
+            3 * GIANT + 700,
+            4 * GIANT,
         ];
         (proptest::sample::select(bases.to_vec()), 0u64..2048).prop_map(|(base, more)| base + more)
     };
@@ -231,10 +237,10 @@ proptest! {
 
 #[test]
 fn a_giant_frame_split_to_pages_merges_again() {
-    let segments = segments(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
+    let segments = segments(&[(frames(0, GIANT), 0, ZoneKind::Normal)], &[]);
     let segment = first(&segments);
     let whole = segment.statistics();
-    assert_eq!((whole.free_giants, whole.free_huges), (1, 512));
+    assert_eq!((whole.free_giants, whole.free_huges), (1, u64::from(HUGES)));
     let pages: Vec<_> = (0..if cfg!(miri) { 3 } else { 1200 })
         .map(|_| segment.take_any(0).unwrap())
         .collect();
@@ -248,72 +254,72 @@ fn a_giant_frame_split_to_pages_merges_again() {
 
 #[test]
 fn parts_of_a_large_block_free_one_by_one() {
-    let segments = segments(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
+    let segments = segments(&[(frames(0, GIANT), 0, ZoneKind::Normal)], &[]);
     let segment = first(&segments);
-    assert_eq!(segment.take_any(18), Ok(Frame::new(0)));
+    assert_eq!(segment.take_any(GIANT_ORDER), Ok(Frame::new(0)));
     let free = |frame, order| {
         segment.give(Block {
             start: Frame::new(frame),
             order,
         })
     };
-    free(513, 0).unwrap();
-    free(1024, 9).unwrap();
-    free(GIB / 2, 17).unwrap();
-    assert!(free(GIB / 2, 17).is_err(), "freed twice");
-    assert!(free(512, 9).is_err(), "one page of it is free");
-    assert!(free(0, 18).is_err(), "half of it is free");
+    free(HUGE + 1, 0).unwrap();
+    free(2 * HUGE, HUGE_ORDER).unwrap();
+    free(GIANT / 2, GIANT_ORDER - 1).unwrap();
+    assert!(free(GIANT / 2, GIANT_ORDER - 1).is_err(), "freed twice");
+    assert!(free(HUGE, HUGE_ORDER).is_err(), "one page of it is free");
+    assert!(free(0, GIANT_ORDER).is_err(), "half of it is free");
     segment.validate().unwrap();
-    assert_eq!(segment.statistics().free_frames, 1 + 512 + GIB / 2);
-    assert!(segment.is_allocated(Frame::new(512)) && !segment.is_allocated(Frame::new(513)));
+    assert_eq!(segment.statistics().free_frames, 1 + HUGE + GIANT / 2);
+    assert!(segment.is_allocated(Frame::new(HUGE)) && !segment.is_allocated(Frame::new(HUGE + 1)));
 }
 
 #[test]
 fn pages_allocated_one_by_one_free_as_a_block() {
-    let segments = segments(&[(frames(0, 1024), 0, ZoneKind::Dma)], &[]);
+    let segments = segments(&[(frames(0, 2 * HUGE), 0, ZoneKind::Dma)], &[]);
     let segment = first(&segments);
-    for _ in 0..1024 {
+    for _ in 0..2 * HUGE {
         assert!(segment.take_any(0).is_ok());
     }
     assert!(segment.take_any(0).is_err());
     segment
         .give(Block {
-            start: Frame::new(512),
-            order: 9,
+            start: Frame::new(HUGE),
+            order: HUGE_ORDER,
         })
         .unwrap();
     segment.validate().unwrap();
-    assert_eq!(segment.take_any(9), Ok(Frame::new(512)));
-    assert!(segment.take_any(9).is_err());
+    assert_eq!(segment.take_any(HUGE_ORDER), Ok(Frame::new(HUGE)));
+    assert!(segment.take_any(HUGE_ORDER).is_err());
 }
 
 #[test]
 fn start_writes_only_where_something_begins_or_ends() {
     let written = |reserved: &[FrameRange]| {
-        let segments = segments(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], reserved);
+        let segments = segments(&[(frames(0, 64 * GIANT), 0, ZoneKind::Normal)], reserved);
         let segment = segments.iter().next().unwrap();
         assert_eq!(segment.written_bytes(), 0, "no call yet");
         let reserved: u64 = reserved.iter().map(|range| range.count()).sum();
-        assert_eq!(segment.statistics().free_frames, 64 * GIB - reserved);
+        assert_eq!(segment.statistics().free_frames, 64 * GIANT - reserved);
         assert_eq!(
             segment.online().unwrap().statistics().free_frames,
-            64 * GIB - reserved
+            64 * GIANT - reserved
         );
         segment.written_bytes()
     };
     assert_eq!(written(&[]), 64 * 8);
     // A reserved range that begins and ends inside one huge frame: one table, one bitmap.
     assert_eq!(
-        written(&[frames(5 * GIB + 7, 5 * GIB + 9)]),
-        64 * 8 + 512 * 4 + 64
+        written(&[frames(5 * GIANT + 7, 5 * GIANT + 9)]),
+        64 * 8 + u64::from(HUGES) * 4 + size_of::<Bitmap>() as u64
     );
     // Whole giant frames reserved cost nothing more.
-    assert_eq!(written(&[frames(GIB, 3 * GIB)]), 64 * 8);
+    assert_eq!(written(&[frames(GIANT, 3 * GIANT)]), 64 * 8);
 }
 
 #[test]
 fn threads_never_hold_the_same_frame() {
-    let end = if cfg!(miri) { 2600 } else { 2 * GIB + 77 };
+    let end = if cfg!(miri) { 2600 } else { 2 * GIANT + 77 };
     let segments = segments(
         &[(frames(3, end), 0, ZoneKind::Normal)],
         &[frames(700, 900), frames(end - 9, end - 8)],
@@ -346,8 +352,8 @@ fn churn(
     use core::sync::atomic::Ordering::Relaxed;
     let mark = |block: Block, from, to| {
         let range = block.range();
-        // Every page of blocks up to 4 MiB, every 64th of larger ones.
-        let step = if block.order <= 10 { 1 } else { 64 };
+        // Every page of blocks up to two huge frames, every 64th of larger ones.
+        let step = if block.order <= HUGE_ORDER + 1 { 1 } else { 64 };
         for frame in (range.start().get()..range.end().get()).step_by(step) {
             let old = owners[usize::try_from(frame).unwrap()].swap(to, Relaxed);
             assert_eq!(old, from, "{block:?} has two owners");
@@ -362,7 +368,19 @@ fn churn(
     };
     let mut held = Vec::new();
     for _ in 0..rounds {
-        let order = [0, 0, 0, 1, 3, 6, 7, 8, 9, 9, 10, 12, 17, 18];
+        const HUGES: [u8; 5] = [
+            HUGE_ORDER - 1,
+            HUGE_ORDER,
+            HUGE_ORDER,
+            HUGE_ORDER + 1,
+            HUGE_ORDER + 3,
+        ];
+        let order = [
+            &[0, 0, 0, 1, 3, 6, 7],
+            &HUGES[..],
+            &[GIANT_ORDER - 1, GIANT_ORDER],
+        ]
+        .concat();
         let order = order[usize::try_from(random(order.len() as u64)).unwrap()];
         if random(2) == 0 {
             if let Some(start) = segments.allocate(

@@ -9,7 +9,7 @@ use crate::frames::range;
 use crate::frames::request::ZoneChoice;
 use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::word::Mobility;
-use crate::frames::word::geometry::Block;
+use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
 use crate::frames::zone::Segments;
 use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
@@ -42,7 +42,8 @@ fn churn(segments: &Segments<'_>, owners: &[AtomicU32], thread: u32, rounds: u32
         let frames_wanted = 1 + random(len);
         let found = match random(8) {
             0 | 1 => {
-                let order = [0, 0, 2, 7, 9, 10][usize::try_from(random(6)).unwrap()];
+                let order =
+                    [0, 0, 2, 7, HUGE_ORDER, HUGE_ORDER + 1][usize::try_from(random(6)).unwrap()];
                 let nodes = [NodeId(0), NodeId(1)].into_iter();
                 let start = segments.allocate(
                     nodes,
@@ -97,7 +98,8 @@ fn threads_never_hold_the_same_frame_of_a_range() {
     let (border, end) = if cfg!(miri) {
         (1300, 2600)
     } else {
-        (10_300, 20_600)
+        let border = 20 * u64::from(HUGE_FRAMES) + 60;
+        (border, 2 * border)
     };
     let extents = [
         (frames(3, border), 0, ZoneKind::Normal),

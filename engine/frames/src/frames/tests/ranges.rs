@@ -18,7 +18,9 @@ use crate::frames::request::ZoneChoice;
 use crate::frames::search::BlockRequest;
 use crate::frames::search::contiguous::{ContentRequest, RangeRequest};
 use crate::frames::word::Mobility;
-use crate::frames::word::geometry::is_in_one_huge;
+use crate::frames::word::geometry::{
+    GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, is_in_one_huge,
+};
 use crate::frames::zone::Segments;
 use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
@@ -28,7 +30,8 @@ use std::vec::Vec;
 
 type Extent = (FrameRange, u16, ZoneKind);
 
-const GIB: u64 = 1 << 18;
+const GIANT: u64 = GIANT_FRAMES;
+const HUGE: u64 = HUGE_FRAMES as u64;
 const NODES: u16 = 3;
 
 /// What is free, ascending, no two ranges touching; and where memory is.
@@ -156,12 +159,12 @@ enum Step {
 
 /// A number of frames of any scale; small ones under Miri.
 fn lens() -> impl Strategy<Value = u64> {
-    let small = prop_oneof![3 => 1u64..40, 2 => 60u64..70, 3 => 500u64..1100, 1 => (1u64..4).prop_map(|n| n * 512)];
+    let small = prop_oneof![3 => 1u64..40, 2 => 60u64..70, 3 => HUGE - 12..2 * HUGE + 76, 1 => (1u64..4).prop_map(|n| n * HUGE)];
     let large = prop_oneof![
-        2 => (1u64..600).prop_map(|n| n * 512),
-        2 => 1u64..2 * GIB,
-        2 => (GIB - 600)..(GIB + 600),
-        1 => (1u64..4).prop_map(|n| n * GIB),
+        2 => (1..GIANT / HUGE + 88).prop_map(|n| n * HUGE),
+        2 => 1u64..2 * GIANT,
+        2 => (GIANT - 600)..(GIANT + 600),
+        1 => (1u64..4).prop_map(|n| n * GIANT),
     ];
     if cfg!(miri) {
         small.boxed()
@@ -171,15 +174,15 @@ fn lens() -> impl Strategy<Value = u64> {
 }
 
 fn off() -> impl Strategy<Value = i64> {
-    prop_oneof![3 => -3i64..3, 2 => -600i64..600, 1 => (-3i64..4).prop_map(|n| n * 512)]
+    prop_oneof![3 => -3i64..3, 2 => -600i64..600, 1 => (-3i64..4).prop_map(|n| n * i64::from(HUGE_FRAMES))]
 }
 
 fn steps() -> impl Strategy<Value = Step> {
     let border = any::<usize>;
     prop_oneof![
-        2 => (0..NODES, prop_oneof![Just(0u8), 1u8..=8, Just(9u8), 10u8..=18])
+        2 => (0..NODES, prop_oneof![Just(0u8), 1..HUGE_ORDER, Just(HUGE_ORDER), HUGE_ORDER + 1..=GIANT_ORDER])
             .prop_map(|(node, order)| Step::Allocate { node, order, less: 0 }),
-        2 => (0..NODES, 1u8..=9, any::<u32>())
+        2 => (0..NODES, 1..=HUGE_ORDER, any::<u32>())
             .prop_map(|(node, order, less)| Step::Allocate { node, order, less: less % (1 << (order - 1)) }),
         3 => (border(), off(), lens())
             .prop_map(|(border, off, len)| Step::AllocateAt { border, off, len }),
@@ -189,17 +192,17 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (border(), off(), lens())
             .prop_map(|(border, off, len)| Step::Wild { border, off, len }),
         5 => (0..NODES, any::<bool>(), 0usize..4, lens(),
-                prop_oneof![3 => Just(0u32), 2 => 1u32..=9, 1 => 10u32..=20], any::<bool>())
+                prop_oneof![3 => Just(0u32), 2 => 1..=u32::from(HUGE_ORDER), 1 => u32::from(HUGE_ORDER) + 1..=u32::from(GIANT_ORDER) + 2], any::<bool>())
             .prop_map(|(node, this_node_only, zone, len, align, movable)| Step::Contiguous { node, this_node_only, zone, len, align, movable }),
     ]
 }
 
 /// Extents that ascend, with or without a hole before each, and what is reserved.
 fn machines() -> impl Strategy<Value = (Vec<Extent>, Vec<FrameRange>)> {
-    let gap = prop_oneof![2 => Just(0u64), 2 => 1u64..600, 1 => Just(GIB / 2)];
+    let gap = prop_oneof![2 => Just(0u64), 2 => 1u64..600, 1 => Just(GIANT / 2)];
     let most = if cfg!(miri) { 3 } else { 7 };
     let extents = proptest::collection::vec((gap, lens(), 0..NODES, 0usize..4), 1..most);
-    let reserved = proptest::collection::vec((0u64..2 * GIB, 1u64..1500), 0..5);
+    let reserved = proptest::collection::vec((0u64..2 * GIANT, 1u64..1500), 0..5);
     (extents, reserved).prop_map(|(rows, holes)| {
         let (mut at, mut extents) = (0, Vec::<Extent>::new());
         for (gap, len, node, zone) in rows {

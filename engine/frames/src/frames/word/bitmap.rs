@@ -40,13 +40,18 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// No less than the order of the largest block they are part of now.
+    /// No less than the order of the largest block they are part of now, if that is above `least`.
     #[inline]
-    pub(crate) fn max_order(self) -> u8 {
+    pub(crate) fn max_order_from(self, least: u8) -> u8 {
         match self.row {
             Some(row) if !row.is_in_one_word() => LARGEST_PAGES,
             Some(Pages { at, count }) if count.is_power_of_two() && at % count == 0 => {
-                order_around(self.word, at % 64, count.trailing_zeros() as u8)
+                let order = count.trailing_zeros() as u8;
+                order_around(
+                    self.word,
+                    at % 64,
+                    if order < least { least } else { order },
+                )
             }
             _ => max_order_of(self.word).unwrap_or(0),
         }
@@ -129,10 +134,12 @@ fn find_block(word: u64, order: u8) -> Option<u32> {
 }
 
 /// No less than the order of the largest block of clear bits that holds page `at`
-/// of a word, which starts a clear block of `order`. A clear word may be part of
-/// any larger block.
+/// of a word, if that is above `order`. A clear word may be part of any larger block.
 #[inline]
 fn order_around(word: u64, at: u32, order: u8) -> u8 {
+    if word == 0 {
+        return LARGEST_PAGES;
+    }
     let mut around = order;
     while around < WORD_ORDER {
         let pages = 2 << around;
@@ -142,7 +149,7 @@ fn order_around(word: u64, at: u32, order: u8) -> u8 {
         }
         around += 1;
     }
-    LARGEST_PAGES
+    around
 }
 
 /// No less than the order of the largest block of clear bits in a word; `None` if all are set.
@@ -604,10 +611,13 @@ mod tests {
         let bitmap = Bitmap::new(!0);
         let given = bitmap.give(block(64, 6)).unwrap();
         assert_eq!(
-            (given.max_order(), given.is_word_empty()),
+            (given.max_order_from(0), given.is_word_empty()),
             (LARGEST_PAGES, true)
         );
-        assert_eq!(bitmap.give(block(0, 8)), Err(NotSet { given: 0 }));
+        assert_eq!(
+            bitmap.give(block(0, LARGEST_PAGES)),
+            Err(NotSet { given: 0 })
+        );
         assert_eq!(bitmap.give(block(64, 0)), Err(NotSet { given: 0 }));
         assert_eq!(bitmap.count_free(), 64);
     }
@@ -615,7 +625,7 @@ mod tests {
     #[test]
     fn giving_back_says_how_large_a_block_came_to_be() {
         let bitmap = Bitmap::new(!0);
-        let order = Given::max_order;
+        let order = |given: Given| given.max_order_from(0);
         assert_eq!(bitmap.give(block(2, 0)).map(order), Ok(0));
         assert_eq!(bitmap.give(block(1, 0)).map(order), Ok(0)); // side by side, but not aligned
         assert_eq!(bitmap.give(block(3, 0)).map(order), Ok(1));
@@ -623,7 +633,7 @@ mod tests {
         assert_eq!(bitmap.give(block(32, 5)).map(order), Ok(5));
         let some = |bits| {
             let (given, what) = bitmap.give_some(0, bits);
-            (given, what.max_order())
+            (given, what.max_order_from(0))
         };
         assert_eq!(some(0xfff0), (0xfff0, 5));
         assert_eq!(some(0x1_0008), (0x1_0000, 5));
@@ -643,21 +653,22 @@ mod tests {
         assert_eq!(bitmap.take_any(5, 21), Ok(taken(0, false)));
         assert_eq!(bitmap.take_any(7, 100), Ok(taken(128, false)));
         assert_eq!(bitmap.take_any(7, 128), Ok(taken(256, true)));
+        let all = HUGE_FRAMES;
         // What is behind a row is free, and taken with what follows.
         assert_eq!(bitmap.take_at(row(228, 28)), Ok(taken(228, true)));
         assert_eq!(bitmap.take_page(), Ok(taken(21, false)));
-        assert_eq!(bitmap.count_free(), 512 - 21 - 100 - 128 - 28 - 1);
-        for bad in [row(20, 3), row(100, 50), row(370, 30), row(0, 512)] {
+        assert_eq!(bitmap.count_free(), all - 21 - 100 - 128 - 28 - 1);
+        for bad in [row(20, 3), row(100, 50), row(370, 30), row(0, all)] {
             assert_eq!(bitmap.give(bad), Err(NotSet { given: 0 }));
         }
         assert!(bitmap.take_at(row(120, 10)).is_err());
         let given = bitmap.give(row(130, 70)).unwrap();
         assert_eq!(
-            (given.max_order(), given.is_word_empty()),
+            (given.max_order_from(0), given.is_word_empty()),
             (LARGEST_PAGES, false)
         );
         let given = bitmap.give(row(17, 4)).unwrap();
-        assert_eq!(given.max_order(), 5);
+        assert_eq!(given.max_order_from(0), 5);
         assert!(bitmap.give(row(128, 2)).is_ok() && bitmap.give(row(200, 184)).is_ok());
         assert!(bitmap.give(row(21, 1)).is_ok() && bitmap.give(row(0, 17)).is_ok());
         assert!(bitmap.is_empty());
@@ -685,12 +696,14 @@ mod tests {
     #[test]
     fn large_blocks_undo_on_conflict() {
         let bitmap = Bitmap::new(0);
-        assert!(bitmap.take_at(block(200, 0)).is_ok());
-        assert!(bitmap.take_at(block(0, 8)).is_err());
-        assert_eq!(bitmap.count_free(), 511);
-        assert_eq!(bitmap.take_any(8, 1 << 8).map(|taken| taken.at), Ok(256));
-        assert_eq!(bitmap.take_any(7, 1 << 7).map(|taken| taken.at), Ok(0));
-        assert_eq!(bitmap.take_any(7, 1 << 7), Err(NoBlock { undone: false }));
+        // In the first half, but not in its first half.
+        assert!(bitmap.take_at(block(HUGE_FRAMES / 4 + 72, 0)).is_ok());
+        assert!(bitmap.take_at(block(0, LARGEST_PAGES)).is_err());
+        assert_eq!(bitmap.count_free(), HUGE_FRAMES - 1);
+        let take = |order| bitmap.take_any(order, 1 << order).map(|taken| taken.at);
+        assert_eq!(take(LARGEST_PAGES), Ok(HUGE_FRAMES / 2));
+        assert_eq!(take(LARGEST_PAGES - 1), Ok(0));
+        assert_eq!(take(LARGEST_PAGES - 1), Err(NoBlock { undone: false }));
         assert!(!bitmap.take_all());
     }
 }

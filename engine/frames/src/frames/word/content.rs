@@ -176,6 +176,7 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::addr::Frame;
+    use crate::frames::word::geometry::GIANT_ORDER;
     use std::vec::Vec;
 
     const ZERO: Content = Content::Zero;
@@ -193,36 +194,37 @@ mod tests {
     #[test]
     fn a_block_falls_into_parts_by_their_content() {
         let known = Known::new(false);
-        let (start, huge) = (7 << 18, 512);
+        let (start, end, huge) = (7 << GIANT_ORDER, 8 << GIANT_ORDER, 1 << HUGE_ORDER);
+        let last = HUGES - 12;
         known.note(3, ZERO);
-        known.note(200, REPORTED);
-        let of_giant = parts(&known, start, 18);
+        known.note(last as usize, REPORTED);
+        let of_giant = parts(&known, start, GIANT_ORDER);
         assert_eq!(of_giant.len(), 5);
         assert_eq!(of_giant[0], (start, start + 3 * huge, UNKNOWN));
         assert_eq!(of_giant[1], (start + 3 * huge, start + 4 * huge, ZERO));
-        assert_eq!(of_giant[4].1, start + (1 << 18));
+        assert_eq!(of_giant[4].1, end);
         // What is noted last counts.
         let block = Block {
             start: Frame::new(start),
-            order: 18,
+            order: GIANT_ORDER,
         };
         let huges = |from, to| FrameRange::new(start + from * huge, start + to * huge).unwrap();
-        known.set(block, huges(3, 201), UNKNOWN);
-        assert_eq!(
-            parts(&known, start, 18),
-            [(start, start + (1 << 18), UNKNOWN)]
-        );
+        known.set(block, huges(3, u64::from(last) + 1), UNKNOWN);
+        assert_eq!(parts(&known, start, GIANT_ORDER), [(start, end, UNKNOWN)]);
         known.note_all(ZERO);
-        assert_eq!(parts(&known, start, 18), [(start, start + (1 << 18), ZERO)]);
+        assert_eq!(parts(&known, start, GIANT_ORDER), [(start, end, ZERO)]);
         let pair = (start + 2 * huge, start + 4 * huge);
-        assert_eq!(parts(&known, pair.0, 10), [(pair.0, pair.1, ZERO)]);
+        assert_eq!(
+            parts(&known, pair.0, HUGE_ORDER + 1),
+            [(pair.0, pair.1, ZERO)]
+        );
     }
 
     #[test]
     fn a_block_up_to_a_huge_frame_is_alike() {
-        for order in [0, 5, 9] {
+        for order in [0, 5, HUGE_ORDER] {
             let known = Known::new(false);
-            let (start, end) = (5 << 9, (5 << 9) + (1 << order));
+            let (start, end) = (5 << HUGE_ORDER, (5 << HUGE_ORDER) + (1 << order));
             assert_eq!(parts(&known, start, order), [(start, end, UNKNOWN)]);
             known.note_all(ZERO);
             assert_eq!(parts(&known, start, order), [(start, end, ZERO)]);

@@ -1,4 +1,4 @@
-//! The sizes of the three levels, in one place.
+//! What follows from the sizes of the three levels, which `firstlight-memory` has (`levels.rs`).
 //!
 //! The model checker explores every interleaving, so it gets a machine whose
 //! giant frame has 4 huge frames and whose huge frame has 128 pages; the code
@@ -15,12 +15,8 @@ use crate::addr::{Frame, FrameRange};
 
 /// Order of a bitmap word: 64 pages.
 pub(crate) const WORD_ORDER: u8 = 6;
-/// Order of a huge frame: 2 MiB.
 #[cfg(not(firstlight_loom))]
-pub(crate) const HUGE_ORDER: u8 = 9;
-/// Order of a giant frame: 1 GiB, the largest block.
-#[cfg(not(firstlight_loom))]
-pub(crate) const GIANT_ORDER: u8 = 18;
+pub(crate) use crate::levels::{GIANT_ORDER, HUGE_ORDER};
 #[cfg(firstlight_loom)]
 pub(crate) const HUGE_ORDER: u8 = 7;
 #[cfg(firstlight_loom)]
@@ -180,6 +176,7 @@ mod tests {
 
     #[test]
     fn a_range_is_made_of_the_largest_aligned_blocks() {
+        const LARGEST: u8 = GIANT_ORDER;
         let of = |start, end| {
             blocks(FrameRange::new(start, end).unwrap())
                 .map(|block| (block.start.get(), block.order))
@@ -188,12 +185,19 @@ mod tests {
         assert_eq!(of(5, 5), []);
         assert_eq!(of(0, 7), [(0, 2), (4, 1), (6, 0)]);
         assert_eq!(of(3, 13), [(3, 0), (4, 2), (8, 2), (12, 0)]);
-        assert_eq!(of(0, 3 << 18), [(0, 18), (1 << 18, 18), (2 << 18, 18)]);
+        assert_eq!(
+            of(0, 3 << LARGEST),
+            [
+                (0, LARGEST),
+                (1 << LARGEST, LARGEST),
+                (2 << LARGEST, LARGEST)
+            ]
+        );
         assert_eq!(of(u64::MAX - 1, u64::MAX), [(u64::MAX - 1, 0)]);
         let rest = FrameRange::new(11, 32).unwrap();
         assert!(blocks_up_to(11, 32).eq(blocks(rest)));
         assert_eq!(blocks_up_to(32, 32).next(), None);
-        let most = blocks(FrameRange::new(1, (3 << 18) - 1).unwrap()).count();
-        assert_eq!(most, 18 + 1 + 18);
+        let most = blocks(FrameRange::new(1, (3 << LARGEST) - 1).unwrap()).count();
+        assert_eq!(most, 2 * usize::from(LARGEST) + 1);
     }
 }

@@ -28,7 +28,7 @@ impl<'a, 'm> Gate<'a, 'm> {
     pub(crate) fn most(&self, node: NodeId, zone: ZoneKind) -> u64 {
         let marks = self.zones.marks_of(node, zone);
         marks.map_or(u64::MAX, |marks| {
-            let above = marks.above_reserve(zone < self.highest);
+            let above = marks.above_reserve(self.highest);
             above.saturating_sub(self.frames)
         })
     }
@@ -36,6 +36,6 @@ impl<'a, 'm> Gate<'a, 'm> {
     /// Whether the request may take from a zone.
     pub(crate) fn allows(&self, node: NodeId, zone: ZoneKind) -> bool {
         let marks = self.zones.marks_of(node, zone);
-        marks.is_none_or(|marks| marks.leaves_enough(self.frames, zone < self.highest))
+        marks.is_none_or(|marks| marks.leaves_enough(self.frames, self.highest))
     }
 }

@@ -2,14 +2,14 @@
 
 use super::{Nodes, Segments};
 use crate::addr::{Frame, FrameRange, Order};
+use crate::frames::segment::Segment;
 use crate::frames::segment::window::Window;
-use crate::frames::segment::{GiantIndex, Segment};
 use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
 
 /// The words of so many pages to be freed next are prefetched.
 const PREFETCHED: usize = 16;
-/// Huge frames freed before their giant frames' counts are raised.
-const BATCH: usize = 16;
+/// Giant frames whose counts are raised once for all their huge frames that are freed together.
+const GIANTS: usize = 16;
 
 /// A hint: the segment and window that most of some blocks lie in.
 #[derive(Debug)]
@@ -146,29 +146,28 @@ impl<'m> Segments<'m> {
         bad: &mut dyn FnMut(Frame),
     ) {
         let segment = local.segment;
-        for frames in frames.chunks(BATCH) {
-            let mut freed = [(0, 0); BATCH];
-            for &start in frames {
-                if local.window.has_huge(start) && segment.give_huge(segment.huge_of(start)) {
-                    let giant = segment.giant_of(start);
-                    let of_giant =
-                        |entry: &&mut (GiantIndex, u32)| entry.1 == 0 || entry.0 == giant;
-                    if let Some(entry) = freed.iter_mut().find(of_giant) {
-                        *entry = (giant, entry.1 + 1);
-                    }
-                    continue;
-                }
-                let order = HUGE_ORDER;
-                if !self.give_block(Block { start, order }, segment) {
-                    bad(start);
-                }
+        let count = |(giant, count)| {
+            if count > 0 {
+                segment.count_huges(giant, count);
             }
-            // One step for all huge frames freed in a giant frame.
-            for (giant, count) in freed {
-                if count > 0 {
-                    segment.count_huges(giant, count);
+        };
+        // By a giant frame's last bits, how many of its huge frames were freed.
+        let mut freed = [(0, 0); GIANTS];
+        for &start in frames {
+            if local.window.has_huge(start) && segment.give_huge(segment.huge_of(start)) {
+                let giant = segment.giant_of(start);
+                let entry = &mut freed[giant % GIANTS];
+                if entry.0 != giant {
+                    count(core::mem::replace(entry, (giant, 0)));
                 }
+                entry.1 += 1;
+                continue;
+            }
+            let order = HUGE_ORDER;
+            if !self.give_block(Block { start, order }, segment) {
+                bad(start);
             }
         }
+        freed.into_iter().for_each(count);
     }
 }

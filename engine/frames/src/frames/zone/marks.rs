@@ -18,9 +18,10 @@ pub struct WaterMarks {
     pub low: u64,
     /// From here on reclaim may stop.
     pub high: u64,
-    /// So many frames more stay free where a request could have had a higher zone: what
-    /// anything can use leaves something for those that can use this zone only.
-    pub lowmem_reserve: u64,
+    /// So many frames more stay free, by the highest zone that a request could have had, as in
+    /// [`ZoneKind::ALL`]: what anything can use leaves something for those that can use this zone only.
+    /// Entries of this zone and of lower ones mean nothing.
+    pub lowmem_reserve: [u64; ZoneKind::ALL.len()],
 }
 
 /// A zone, its marks, and how much of it is free. Provided to
@@ -64,18 +65,19 @@ impl ZoneMarks {
     }
 
     /// Whether `frames` frames can be taken so that as many stay free as should.
-    pub(super) fn leaves_enough(&self, frames: u64, is_fallback: bool) -> bool {
-        self.free_frames() >= frames.saturating_add(self.reserve(is_fallback))
+    pub(super) fn leaves_enough(&self, frames: u64, highest: ZoneKind) -> bool {
+        self.free_frames() >= frames.saturating_add(self.reserve(highest))
     }
 
     /// How many frames are free beyond those that should stay free.
-    pub(super) fn above_reserve(&self, is_fallback: bool) -> u64 {
-        self.free_frames().saturating_sub(self.reserve(is_fallback))
+    pub(super) fn above_reserve(&self, highest: ZoneKind) -> u64 {
+        self.free_frames().saturating_sub(self.reserve(highest))
     }
 
-    fn reserve(&self, is_fallback: bool) -> u64 {
-        let more = if is_fallback {
-            self.marks.lowmem_reserve
+    /// What a request that could have had zone `highest` leaves free.
+    fn reserve(&self, highest: ZoneKind) -> u64 {
+        let more = if self.zone < highest {
+            self.marks.lowmem_reserve[highest as usize]
         } else {
             0
         };
@@ -143,7 +145,7 @@ mod tests {
             min: 1,
             low: 2,
             high: 3,
-            lowmem_reserve: 0,
+            lowmem_reserve: [0; 4],
         };
         let zone = ZoneMarks::new(NodeId(0), ZoneKind::Normal, all);
         let log = Log(Mutex::default());

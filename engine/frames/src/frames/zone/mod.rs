@@ -399,6 +399,20 @@ impl<'m> Nodes<'m> {
         fallback::by_distance(from, nodes, |a, b| self.layout.distance(a, b))
     }
 
+    /// Those of them that a request may have, `first` first, which it may.
+    pub(crate) fn allowed(
+        &self,
+        first: NodeId,
+        request: &Request,
+        reach: Reach,
+    ) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let mask = request.nodes();
+        let is_allowed = move |node: &NodeId| mask.is_none_or(|mask| mask.contains(*node));
+        let is_one = reach == Reach::Node || request.is_only_node();
+        let most = if is_one { 1 } else { usize::MAX };
+        self.fallback(first).filter(is_allowed).take(most)
+    }
+
     /// Takes the block of a request from node `first`; from others too, nearest first, if the
     /// `reach` and the request say so.
     pub(crate) fn allocate(&self, first: NodeId, request: &Request, reach: Reach) -> Option<Frame> {
@@ -463,12 +477,9 @@ impl<'m> Nodes<'m> {
         let (zones, segments) = (request.zones(), &self.segments);
         let found = segments.allocate_on(first, zones, want, gate, &mut Pass::default());
         if found.is_some() {
-            found
-        } else if reach == Reach::Node || request.is_this_node_only() {
-            segments.allocate(core::iter::once(first), zones, want, gate)
-        } else {
-            segments.allocate(self.fallback(first), zones, want, gate)
+            return found;
         }
+        segments.allocate(self.allowed(first, request, reach), zones, want, gate)
     }
 
     /// Takes a huge frame of a zone for a request for zeros that is known to be zero, if a short search

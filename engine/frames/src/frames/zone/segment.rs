@@ -189,8 +189,9 @@ impl<'m> ZoneSegment<'m> {
         {
             let write =
                 |taken: &mut RangeCursor<'_>| start(&self.segment, taken, self.initial_zeros());
-            let written_bytes = self.with_taken(write);
-            self.written_bytes.store(written_bytes, Ordering::Relaxed);
+            let started = self.with_taken(write);
+            self.written_bytes.store(started.bytes, Ordering::Relaxed);
+            self.hints.begin_at(started.first_partial);
             state.store(READY, Ordering::Release);
         }
         while state.load(Ordering::Acquire) != READY {

@@ -1,0 +1,207 @@
+//! What slabs are called in Kubernetes: a class of them is a resource, a slab that is kept is a device of it.
+
+use firstlight_pool::config::Size;
+use firstlight_pool::protocol::{Label, PageSize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What the names of resources begin with.
+pub const DOMAIN: &str = "firstlight.dev";
+
+/// Slabs that pods don't tell apart: of one size, of the same pages, on any node.
+///
+/// ```
+/// use firstlight_kubernetes::class::Class;
+/// let class: Class = "2m-8g".parse()?;
+/// assert_eq!(class.bytes, 8 << 30);
+/// assert_eq!(class.resource(), "firstlight.dev/2m-8g");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    /// Their pages.
+    pub page: PageSize,
+    /// Bytes of one.
+    pub bytes: u64,
+}
+
+impl Class {
+    /// The resource that pods ask for.
+    #[must_use]
+    pub fn resource(&self) -> String {
+        format!("{DOMAIN}/{self}")
+    }
+
+    /// The class of a resource, if it is one of the pool's.
+    #[must_use]
+    pub fn of_resource(resource: &str) -> Option<Self> {
+        let name = resource.strip_prefix(DOMAIN)?.strip_prefix('/')?;
+        name.parse().ok()
+    }
+
+    /// As a part of a variable's name.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        self.to_string().to_uppercase().replace('-', "_")
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("{}-{}", self.page, Size::new(self.bytes));
+        f.pad(&name.to_lowercase())
+    }
+}
+
+impl FromStr for Class {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let parts = name.split_once('-').and_then(|(page, bytes)| {
+            let is_of = |one: &PageSize| one.word().to_lowercase() == page;
+            let page = PageSize::ALL.into_iter().find(is_of)?;
+            let bytes = bytes.parse::<Size>().ok()?.bytes();
+            Some(Self { page, bytes })
+        });
+        // Compared as a whole, so that a class has one name only.
+        let class = parts.filter(|class| class.to_string() == name);
+        class.ok_or_else(|| format!("{name:?} is no class, expected one such as 2m-8g"))
+    }
+}
+
+/// A device of a class: one slab that is kept, by its node and its number there. Which slab of them it is makes no
+/// difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceId {
+    /// The node; `None` where the class is bound to none.
+    pub node: Option<u32>,
+    /// Which of that node.
+    pub index: u32,
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let index = self.index;
+        match self.node {
+            Some(node) => f.pad(&format!("{node}-{index}")),
+            None => f.pad(&format!("any-{index}")),
+        }
+    }
+}
+
+impl FromStr for DeviceId {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let parts = name.split_once('-').and_then(|(node, index)| {
+            let node = match node {
+                "any" => None,
+                node => Some(node.parse().ok()?),
+            };
+            let index = index.parse().ok()?;
+            Some(Self { node, index })
+        });
+        let device = parts.filter(|device| device.to_string() == name);
+        device.ok_or_else(|| format!("{name:?} is no device, expected one such as 0-3 or any-3"))
+    }
+}
+
+/// A device of the whole machine. The label of a grant begins with its name, which is how one is found again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    /// Its class.
+    pub class: Class,
+    /// Which of them.
+    pub device: DeviceId,
+}
+
+/// What a label of a grant for Kubernetes begins with.
+const MARK: &str = "k8s ";
+
+impl Slot {
+    /// The label of a grant for a pod: the pod's name is cut off where it is too long, the device's is not.
+    ///
+    /// ```
+    /// use firstlight_kubernetes::class::Slot;
+    /// let slot = Slot { class: "2m-8g".parse()?, device: "0-3".parse()? };
+    /// let label = slot.label(Some("shop/vm-1"));
+    /// assert_eq!(label.as_str(), "k8s 2m-8g/0-3 shop/vm-1");
+    /// assert_eq!(Slot::of_label(&label), Some(slot));
+    /// # Ok::<(), String>(())
+    /// ```
+    #[must_use]
+    pub fn label(&self, pod: Option<&str>) -> Label {
+        Label::new(&format!("{MARK}{self} {}", pod.unwrap_or("?")))
+    }
+
+    /// The device of a grant with this label.
+    #[must_use]
+    pub fn of_label(label: &Label) -> Option<Self> {
+        let (slot, _pod) = label.as_str().strip_prefix(MARK)?.split_once(' ')?;
+        let (class, device) = slot.split_once('/')?;
+        Some(Self {
+            class: class.parse().ok()?,
+            device: device.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}/{}", self.class, self.device))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_back_as_what_it_names() {
+        for name in ["2m-8g", "1g-16g", "thp-256m", "2m-1t", "2m-2097152k"] {
+            let class: Result<Class, _> = name.parse();
+            match class {
+                Ok(class) => assert_eq!(class.to_string(), name),
+                // The same as 2m-2g.
+                Err(_) => assert_eq!(name, "2m-2097152k"),
+            }
+        }
+        for wrong in ["", "2m", "2m-", "4k-8g", "2M-8G", "2m-8g-1", "2m-0008g"] {
+            assert!(wrong.parse::<Class>().is_err(), "{wrong}");
+        }
+        for name in ["0-0", "12-345", "any-7"] {
+            assert_eq!(name.parse::<DeviceId>().unwrap().to_string(), name);
+        }
+        for wrong in [
+            "",
+            "-",
+            "0-",
+            "any",
+            "0-00",
+            "+1-2",
+            "1-any",
+            "0-4294967296",
+        ] {
+            assert!(wrong.parse::<DeviceId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_longest_name_of_a_pod_leaves_the_device_in_the_label() {
+        let slot = Slot {
+            class: Class {
+                page: PageSize::Transparent,
+                bytes: (1 << 44) - (2 << 20),
+            },
+            device: DeviceId {
+                node: Some(u32::MAX),
+                index: u32::MAX,
+            },
+        };
+        let label = slot.label(Some(&"x".repeat(253)));
+        assert_eq!(Slot::of_label(&label), Some(slot));
+        for other in ["", "k8s ", "k8s 2m-8g", "k8s 2m-8g/0-3", "web 2m-8g/0-3 x"] {
+            assert_eq!(Slot::of_label(&Label::new(other)), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! That a device is one pod's: a grant of the daemon for it, mounted into the pod's container.
+//!
+//! Grants are in the daemon's journal and are the only state there is, so that a plugin that was killed has forgotten
+//! nothing: the label of one begins with its device and goes on with its pod. A pod that is admitted gets a device, by
+//! `Allocate`, which ends every grant of it; the first start of its container makes another one. So none is ever two
+//! pods'. A container that starts again has the same grant, and with it the slab it is still charged for.
+//!
+//! kubelet remembers the mount for as long as the pod lives, so it is of a link with the device's name, which points to
+//! the folder of the grant of the moment.
+
+use crate::class::Slot;
+use firstlight_pool::client::{Client, ClientError};
+use firstlight_pool::protocol::{
+    GrantId, GrantRequest, GrantRow, RefusalCode, Status as PoolStatus,
+};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// How long one connection to the daemon may take in all.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a daemon that is gone is waited for: a new one is there in about a second.
+const AWAY: Duration = Duration::from_secs(10);
+
+/// Why a device is not a pod's. A pod's events show it.
+#[derive(Debug)]
+pub enum GrantError {
+    /// What the daemon says, or that none does.
+    Pool(ClientError),
+    /// The device's slab is kept no more.
+    NotKept(Slot),
+    /// The link to a grant's folder.
+    Link(PathBuf, io::Error),
+}
+
+impl fmt::Display for GrantError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(error) => write!(f, "{error}"),
+            Self::NotKept(slot) => write!(
+                f,
+                "the pool keeps no slab for device {} of {} any more: its configuration has changed",
+                slot.device,
+                slot.class.resource()
+            ),
+            Self::Link(path, error) => {
+                write!(
+                    f,
+                    "cannot make the link {} to a grant: {error}",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for GrantError {}
+
+impl From<ClientError> for GrantError {
+    fn from(error: ClientError) -> Self {
+        Self::Pool(error)
+    }
+}
+
+/// The daemon's grants for devices.
+#[derive(Debug, Clone)]
+pub struct Grants {
+    places: Arc<Places>,
+    /// One change after the other: each begins with what there is.
+    one: Arc<Mutex<()>>,
+}
+
+#[derive(Debug)]
+struct Places {
+    socket: PathBuf,
+    links: PathBuf,
+}
+
+impl Grants {
+    /// Those of the daemon at `socket`, with links in the folder `links`.
+    #[must_use]
+    pub fn new(socket: &Path, links: &Path) -> Self {
+        Self {
+            places: Arc::new(Places {
+                socket: socket.into(),
+                links: links.into(),
+            }),
+            one: Arc::new(Mutex::new(())),
+        }
+    }
+
+    /// What the daemon has.
+    ///
+    /// # Errors
+    /// Why it doesn't say so.
+    pub async fn status(&self) -> Result<PoolStatus, GrantError> {
+        let places = Arc::clone(&self.places);
+        blocking(move || Ok(places.connect()?.status()?)).await
+    }
+
+    /// Where a device's folder is, as it is mounted.
+    #[must_use]
+    pub fn link(&self, slot: &Slot) -> PathBuf {
+        self.places.link(slot)
+    }
+
+    /// No pod has these devices any more.
+    ///
+    /// # Errors
+    /// Why they are not free.
+    pub async fn release(&self, slots: Vec<Slot>) -> Result<Vec<GrantId>, GrantError> {
+        let _one = self.one.lock().await;
+        let places = Arc::clone(&self.places);
+        blocking(move || places.while_away(|| places.release(&slots))).await
+    }
+
+    /// A pod's container is about to start with these devices.
+    ///
+    /// # Errors
+    /// Why it has them not.
+    pub async fn hold(&self, slots: Vec<Slot>, pod: Option<String>) -> Result<(), GrantError> {
+        let _one = self.one.lock().await;
+        let places = Arc::clone(&self.places);
+        blocking(move || {
+            places.while_away(|| {
+                let mut slots = slots.iter();
+                slots.try_for_each(|slot| places.hold(slot, pod.as_deref()))
+            })
+        })
+        .await
+    }
+}
+
+impl Places {
+    fn connect(&self) -> Result<Client, ClientError> {
+        Client::connect_until(&self.socket, Instant::now() + PATIENCE)
+    }
+
+    fn link(&self, slot: &Slot) -> PathBuf {
+        self.links
+            .join(slot.class.to_string())
+            .join(slot.device.to_string())
+    }
+
+    /// Does it again while there is no daemon, it is busy, or it ends in between: each time it begins with what there is.
+    fn while_away<T>(&self, act: impl Fn() -> Result<T, GrantError>) -> Result<T, GrantError> {
+        let until = Instant::now() + AWAY;
+        loop {
+            let done = act();
+            let is_away = match &done {
+                Err(GrantError::Pool(error)) => match error {
+                    ClientError::NoDaemon { .. } | ClientError::Closed | ClientError::Silent => {
+                        true
+                    }
+                    ClientError::Refused(refusal) => refusal.code == RefusalCode::Busy,
+                    _ => false,
+                },
+                _ => false,
+            };
+            if !is_away || Instant::now() >= until {
+                return done;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn release(&self, slots: &[Slot]) -> Result<Vec<GrantId>, GrantError> {
+        let mut pool = self.connect()?;
+        let mut ended = Vec::new();
+        for row in pool.status()?.grants {
+            let slot = slot_of(&row).filter(|slot| slots.contains(slot));
+            if let Some(slot) = slot {
+                // Before the grant, so that a link that is there points to what is there.
+                match std::fs::remove_file(self.link(&slot)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(GrantError::Link(self.link(&slot), error));
+                    }
+                    _ => revoke(&mut pool, row.grant)?,
+                }
+                ended.push(row.grant);
+            }
+        }
+        Ok(ended)
+    }
+
+    fn hold(&self, slot: &Slot, pod: Option<&str>) -> Result<(), GrantError> {
+        let mut pool = self.connect()?;
+        let status = pool.status()?;
+        let request = GrantRequest {
+            page: slot.class.page,
+            node: slot.device.node,
+            size_class_bytes: slot.class.bytes,
+            uses: 1,
+            label: Some(slot.label(pod)),
+        };
+        let mut kept = None;
+        for row in status
+            .grants
+            .iter()
+            .filter(|row| slot_of(row) == Some(*slot))
+        {
+            if pod.is_some() && row.label == request.label && kept.is_none() {
+                kept = Some(row.grant);
+            } else {
+                revoke(&mut pool, row.grant)?;
+            }
+        }
+        let folder = match kept {
+            // Beside the pool's socket, as the daemon says when it makes one.
+            Some(grant) => self.socket.with_file_name("grants").join(grant.to_string()),
+            None => {
+                let is_kept = status.pools.iter().any(|row| {
+                    crate::devices::class_of(row) == slot.class
+                        && row.node == slot.device.node
+                        && row.wanted_slabs > slot.device.index
+                });
+                if !is_kept {
+                    return Err(GrantError::NotKept(*slot));
+                }
+                pool.grant(request)?.folder.into()
+            }
+        };
+        let link = self.link(slot);
+        point(&link, &folder).map_err(|error| GrantError::Link(link, error))
+    }
+}
+
+/// The device that a grant is for.
+#[must_use]
+pub fn slot_of(row: &GrantRow) -> Option<Slot> {
+    row.label.as_ref().and_then(Slot::of_label)
+}
+
+/// Ends a grant, if it has not ended.
+fn revoke(pool: &mut Client, grant: GrantId) -> Result<(), ClientError> {
+    match pool.revoke(grant) {
+        Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownGrant => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Makes a link that points to a folder, in one step.
+fn point(link: &Path, folder: &Path) -> io::Result<()> {
+    if std::fs::read_link(link).is_ok_and(|there| there == folder) {
+        return Ok(());
+    }
+    if let Some(parent) = link.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let new = link.with_extension("new");
+    let _ = std::fs::remove_file(&new);
+    std::os::unix::fs::symlink(folder, &new)?;
+    // A container runtime makes an empty folder of what it is to mount and is not there.
+    let _ = std::fs::remove_dir(link);
+    std::fs::rename(&new, link)
+}
+
+async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, GrantError> + Send + 'static,
+) -> Result<T, GrantError> {
+    match tokio::task::spawn_blocking(act).await {
+        Ok(done) => done,
+        Err(error) => Err(GrantError::Pool(ClientError::Io(io::Error::other(error)))),
+    }
+}

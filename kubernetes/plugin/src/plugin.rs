@@ -1,0 +1,243 @@
+//! The device plugin: looks at the daemon, at kubelet and at its pods, again and again, and does what has to be done.
+
+use crate::class::{Class, Slot};
+use crate::devices::{self, Devices};
+use crate::endpoint::{Common, Endpoint};
+use crate::grants::{Grants, slot_of};
+use crate::pods::{Absent, Pods};
+use firstlight_pool::protocol::Status;
+use rustix::fs::{FlockOperation, flock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often kubelet's sockets and the daemon are looked at.
+const TICK: Duration = Duration::from_millis(250);
+/// How long the daemon may be away until no device is healthy. A new one is there in about a second, and kubelet fails
+/// pods for good that come in that second.
+const AWAY: Duration = Duration::from_secs(10);
+/// How often kubelet is asked for its pods, at most.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// What is to be served, and where.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// kubelet's folder.
+    pub kubelet: PathBuf,
+    /// The folder of the links that are mounted.
+    pub links: PathBuf,
+    /// The program that containers get, on the host.
+    pub client: Option<PathBuf>,
+    /// The pod that this runs in, `namespace/name`.
+    pub pod: Option<String>,
+    /// How long a device has to be no pod's until its grant ends.
+    pub absent: Duration,
+}
+
+/// What is said, each sentence once until there is another one.
+struct Speaker<'s> {
+    say: &'s mut dyn FnMut(&str),
+    last: BTreeMap<&'static str, String>,
+}
+
+impl Speaker<'_> {
+    fn say(&mut self, of: &'static str, text: String) {
+        if self.last.get(of) != Some(&text) {
+            (self.say)(&text);
+            self.last.insert(of, text);
+        }
+    }
+
+    /// What was said of it holds no more.
+    fn forget(&mut self, of: &'static str) -> bool {
+        self.last.remove(of).is_some()
+    }
+}
+
+/// Serves until a signal ends it. Pods keep what they have.
+///
+/// # Errors
+/// Why it can't serve at all.
+pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), String> {
+    let _lock = lock(&options.links)?;
+    let common = Arc::new(Common {
+        grants: Grants::new(&options.socket, &options.links),
+        pods: Pods::of_kubelet(&options.kubelet),
+        folder: options.kubelet.join("device-plugins"),
+        client: options.client.clone(),
+    });
+    let listens = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+    let mut term = listens(SignalKind::terminate())?;
+    let mut interrupt = listens(SignalKind::interrupt())?;
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut plugin = Plugin {
+        common,
+        endpoints: BTreeMap::new(),
+        granted: BTreeSet::new(),
+        absent: Absent::default(),
+        own: options.pod,
+        patience: options.absent,
+        answered: Instant::now(),
+    };
+    let mut speaker = Speaker {
+        say,
+        last: BTreeMap::new(),
+    };
+    let mut swept = Instant::now();
+    loop {
+        tokio::select! {
+            _ = term.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = ticks.tick() => {}
+        }
+        plugin.look(&mut speaker).await;
+        if swept.elapsed() >= SWEEP.min(plugin.patience) {
+            plugin.sweep(&mut speaker).await;
+            swept = Instant::now();
+        }
+    }
+}
+
+/// Two at once would each think of the other's grants that they are left over.
+fn lock(links: &Path) -> Result<File, String> {
+    let path = links.join("lock");
+    let opened = std::fs::create_dir_all(links).and_then(|()| File::create(&path));
+    let file = opened.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(
+        |error| match io::Error::from(error).kind() {
+            io::ErrorKind::WouldBlock => format!(
+                "another firstlight-kubernetes serves this pool: it holds {}",
+                path.display()
+            ),
+            _ => format!("cannot lock {}: {error}", path.display()),
+        },
+    )?;
+    Ok(file)
+}
+
+struct Plugin {
+    common: Arc<Common>,
+    endpoints: BTreeMap<Class, Endpoint>,
+    /// Devices with grants.
+    granted: BTreeSet<Slot>,
+    absent: Absent,
+    own: Option<String>,
+    patience: Duration,
+    /// When the daemon did last.
+    answered: Instant,
+}
+
+impl Plugin {
+    /// Lists what the daemon has, and is known to kubelet.
+    async fn look(&mut self, speaker: &mut Speaker<'_>) {
+        match self.common.grants.status().await {
+            Ok(status) => {
+                self.answered = Instant::now();
+                if speaker.forget("daemon") {
+                    (speaker.say)("the pool answers again");
+                }
+                self.granted = status.grants.iter().filter_map(slot_of).collect();
+                self.list(&status, speaker);
+            }
+            Err(_) if self.answered.elapsed() < AWAY => {}
+            Err(error) => {
+                speaker.say("daemon", format!("no device is healthy: {error}"));
+                for endpoint in self.endpoints.values() {
+                    let unhealthy = endpoint.devices().into_keys().map(|id| (id, false));
+                    endpoint.set(unhealthy.collect());
+                }
+            }
+        }
+        for (class, endpoint) in &mut self.endpoints {
+            match endpoint.keep_up().await {
+                Ok(true) => {
+                    speaker.forget("kubelet");
+                    let (healthy, all) = counted(&endpoint.devices());
+                    let resource = class.resource();
+                    (speaker.say)(&format!(
+                        "kubelet knows {resource}: {healthy} of {all} healthy"
+                    ));
+                }
+                Ok(false) => {}
+                Err(text) => speaker.say("kubelet", text),
+            }
+        }
+    }
+
+    fn list(&mut self, status: &Status, speaker: &mut Speaker<'_>) {
+        let mut all = devices::of(status);
+        for (class, endpoint) in &self.endpoints {
+            let devices = all.remove(class).unwrap_or_default();
+            let (healthy, count) = counted(&devices);
+            let (_, before) = counted(&endpoint.devices());
+            if endpoint.set(devices) && count < before {
+                let resource = class.resource();
+                let held = self
+                    .granted
+                    .iter()
+                    .filter(|slot| slot.class == *class)
+                    .count();
+                (speaker.say)(&format!(
+                    "{resource}: the pool keeps fewer slabs, {healthy} of {count} devices are healthy, pods have {held}"
+                ));
+            }
+        }
+        // kubelet shows none where there is none.
+        self.endpoints
+            .retain(|_, endpoint| !endpoint.devices().is_empty());
+        for (class, devices) in all {
+            let endpoint = Endpoint::new(Arc::clone(&self.common), class, devices);
+            self.endpoints.insert(class, endpoint);
+        }
+    }
+
+    /// Ends grants whose pods are gone.
+    async fn sweep(&mut self, speaker: &mut Speaker<'_>) {
+        if self.granted.is_empty() {
+            return;
+        }
+        let listed = match self.common.pods.list().await {
+            Ok(listed) => listed,
+            Err(status) => {
+                let text = format!("which pods have slabs is not known: {}", status.message());
+                return speaker.say("pods", text);
+            }
+        };
+        speaker.forget("pods");
+        let own = self.own.as_deref();
+        let now = Instant::now();
+        let gone = self
+            .absent
+            .after(now, self.patience, &listed, own, &self.granted);
+        if gone.is_empty() {
+            return;
+        }
+        match self.common.grants.release(gone).await {
+            Ok(ended) => {
+                for grant in ended {
+                    (speaker.say)(&format!("{grant} has ended: its pod is gone"));
+                }
+            }
+            Err(error) => speaker.say(
+                "sweep",
+                format!("grants of pods that are gone go on: {error}"),
+            ),
+        }
+    }
+}
+
+/// How many are healthy, and how many there are.
+fn counted(devices: &Devices) -> (usize, usize) {
+    (
+        devices.values().filter(|healthy| **healthy).count(),
+        devices.len(),
+    )
+}

@@ -1,0 +1,425 @@
+//! Doors: for each grant a folder of its own with a socket in it.
+//!
+//! To reach the socket is the right. The folder `grants` beside the pool's socket is passed by root and the daemon's
+//! user alone, and where they mount a grant's folder is theirs to decide. After a restart there is another
+//! socket in the folder that is there: a mount of that folder shows it. A grant ends with its folder, which
+//! a descriptor of it tells, whatever is at its name.
+//!
+//! Where a holder may list its folder it can keep all who change that waiting, for as long as it likes (root behind a
+//! mount for reading, too). So in a folder that others may have, threads of their own make and remove sockets.
+
+use super::events::{Events, Theirs};
+use super::listen::{accept, bind, serve};
+use super::pool::Pool;
+use super::start::most_grants;
+use crate::lease::{Grant, Whose};
+use crate::machine::{ConnectionId, Event};
+use crate::os::memory_file;
+use crate::os::threads::Threads;
+use crate::protocol::{GrantId, Granted, MOST_GRANTS, Refusal, RefusalCode};
+use crate::store::{make_passable, make_private};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat, openat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// A grant's socket, and the folder that it lies in.
+#[derive(Debug)]
+struct Door {
+    socket: OwnedFd,
+    folder: OwnedFd,
+}
+
+/// Those of all grants.
+#[derive(Debug)]
+pub(super) struct Doors {
+    /// Where the folders are; none where the pool's socket has no name in a folder.
+    folder: Option<PathBuf>,
+    most: usize,
+    open: BTreeMap<GrantId, Door>,
+    /// Where their sockets wait for clients: the loop has one descriptor for all.
+    queue: Events,
+    /// Those that do not, while their grants have no turn.
+    aside: BTreeSet<GrantId>,
+    /// Grants that have ended, with connections to be closed yet.
+    ended: Vec<GrantId>,
+    threads: Arc<Threads>,
+    /// Those that threads open, and what came of it.
+    opening: BTreeSet<GrantId>,
+    tell: Sender<Opened>,
+    told: Receiver<Opened>,
+}
+
+type Opened = (GrantId, io::Result<Door>);
+
+/// The name of the socket.
+const SOCKET: &str = "pool.sock";
+
+/// How long a daemon that starts waits for its doors: those that are held are opened later.
+const AT_START: Duration = Duration::from_secs(1);
+
+impl Doors {
+    /// None yet, beside the pool's socket.
+    pub(super) fn beside(socket: Option<&Path>, threads: Arc<Threads>) -> io::Result<Self> {
+        let folder = socket.and_then(Path::parent);
+        let (tell, told) = mpsc::channel();
+        Ok(Self {
+            threads,
+            opening: BTreeSet::new(),
+            tell,
+            told,
+            folder: folder.map(|folder| folder.join("grants")),
+            most: most_grants(),
+            open: BTreeMap::new(),
+            queue: Events::new()?,
+            aside: BTreeSet::new(),
+            ended: Vec::new(),
+        })
+    }
+
+    /// Readable while a client waits at one that is not set aside.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+
+    /// The next at which one waits, of all in turn.
+    pub(super) fn next(&self) -> Option<GrantId> {
+        let event = self.queue.next().ok()??;
+        let Theirs::Door(number) = event.source else {
+            return None;
+        };
+        self.open.keys().copied().find(|id| id.number == number)
+    }
+
+    /// One is not waited at while its grant has no turn.
+    pub(super) fn set_aside(&mut self, id: GrantId) {
+        if self.aside.insert(id) {
+            self.wait_at(id, false);
+        }
+    }
+
+    /// Those whose grants have a turn again are waited at.
+    pub(super) fn go_on(&mut self, is_aside: impl Fn(GrantId) -> bool) {
+        let all = std::mem::take(&mut self.aside).into_iter();
+        let (aside, again): (BTreeSet<_>, BTreeSet<_>) = all.partition(|id| is_aside(*id));
+        self.aside = aside;
+        for id in again {
+            self.wait_at(id, true);
+        }
+    }
+
+    fn wait_at(&self, id: GrantId, waits: bool) {
+        if let Some(door) = self.open.get(&id) {
+            let source = Theirs::Door(id.number);
+            let _ = self.queue.change(source, &door.socket, waits, false);
+        }
+    }
+
+    /// A connection that waits at one; `None` where there is none.
+    pub(super) fn accept(&self, id: GrantId) -> io::Result<Option<OwnedFd>> {
+        let door = self.open.get(&id);
+        door.map_or(Ok(None), |door| accept(&door.socket))
+    }
+
+    /// Grants that have ended since this was last asked.
+    pub(super) fn ended(&mut self) -> Vec<GrantId> {
+        std::mem::take(&mut self.ended)
+    }
+
+    pub(super) fn is_open(&self, id: GrantId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    fn path(&self, id: GrantId) -> io::Result<PathBuf> {
+        let folder = self.folder.as_ref();
+        let folder = folder.map(|folder| folder.join(id.to_string()));
+        folder.ok_or_else(|| {
+            io::Error::other(
+                "the pool's socket has no name in a folder, beside which grants would be",
+            )
+        })
+    }
+
+    /// Makes the folder of a new grant, with its socket.
+    fn make(&mut self, id: GrantId) -> io::Result<PathBuf> {
+        let path = self.path(id)?;
+        if let Some(all) = &self.folder {
+            make_private(all)?;
+        }
+        make_passable(&path)?;
+        // No other process has it yet.
+        let opened = open(&path).and_then(|door| self.wait_at_new(id, door));
+        if opened.is_err() {
+            remove(&path);
+        }
+        opened.map(|()| path)
+    }
+
+    fn wait_at_new(&mut self, id: GrantId, door: Door) -> io::Result<()> {
+        self.queue
+            .add(Theirs::Door(id.number), &door.socket, true)?;
+        self.aside.remove(&id);
+        self.open.insert(id, door);
+        Ok(())
+    }
+
+    /// Has a thread make the socket in the folder that is there, unless one does.
+    fn open_soon(&mut self, id: GrantId) -> io::Result<()> {
+        let path = self.path(id)?;
+        if !self.opening.insert(id) {
+            return Ok(());
+        }
+        let tell = self.tell.clone();
+        let open = move || drop(tell.send((id, open(&path))));
+        self.threads.start_soon("door", open);
+        Ok(())
+    }
+
+    /// What threads have opened, or could not; within `most`, if any still do.
+    fn opened(&mut self, most: Duration) -> Vec<Opened> {
+        let until = Instant::now() + most;
+        let mut all = Vec::new();
+        while !self.opening.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(opened) = self.told.recv_timeout(left) else {
+                break;
+            };
+            self.opening.remove(&opened.0);
+            all.push(opened);
+        }
+        all
+    }
+
+    /// Has a thread remove the folder of a grant that has ended.
+    fn remove_soon(&self, folder: PathBuf) {
+        self.threads.start_soon("door", move || remove(&folder));
+    }
+
+    /// Grants whose folders were removed.
+    fn gone(&self) -> Vec<GrantId> {
+        let is_gone = |door: &Door| fstat(&door.folder).is_ok_and(|stat| stat.st_nlink == 0);
+        let gone = self.open.iter().filter(|(_, door)| is_gone(door));
+        gone.map(|(id, _)| *id).collect()
+    }
+
+    /// Removes the folder of a grant that has ended, unless another put something into it; its socket, which the
+    /// caller is to close.
+    fn remove(&mut self, id: GrantId) -> Option<OwnedFd> {
+        if let Ok(path) = self.path(id) {
+            self.remove_soon(path);
+        }
+        self.ended.push(id);
+        let Door { socket, .. } = self.open.remove(&id)?;
+        // It is closed later.
+        let _ = self.queue.remove(&socket);
+        self.aside.remove(&id);
+        Some(socket)
+    }
+
+    /// Removes folders of grants that there are not: a daemon was killed before it wrote one down, or after.
+    fn remove_others(&self, known: &BTreeSet<GrantId>) {
+        let Some(all) = &self.folder else { return };
+        // Listed by root and this user alone, so that none keeps it waiting.
+        for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+            let id = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            if id.is_some_and(|id| !known.contains(&id)) {
+                self.remove_soon(entry.path());
+            }
+        }
+    }
+
+    /// Left to the next daemon, and closed with this process.
+    pub(super) fn leave(self) {
+        std::mem::forget(self);
+    }
+}
+
+/// Makes the socket in a grant's folder.
+fn open(path: &Path) -> io::Result<Door> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(CWD, path, flags, Mode::empty())?;
+    let socket = bind(&path.join(SOCKET))?;
+    open_to_all(&folder)?;
+    serve(&socket)?;
+    Ok(Door { socket, folder })
+}
+
+/// Whoever reaches the socket in a folder may connect. By a descriptor: in a folder that is mounted somewhere for writing
+/// another process may put a link to any file of the machine in its place.
+fn open_to_all(folder: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = openat(folder, SOCKET, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&socket)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other(
+            "another file is in the place of its socket, where one is expected: was the folder mounted for writing?",
+        ));
+    }
+    let name = socket.as_raw_fd().to_string();
+    let of_socket = memory_file::descriptors()?;
+    Ok(chmodat(
+        of_socket,
+        name,
+        Mode::from_raw_mode(0o666),
+        AtFlags::empty(),
+    )?)
+}
+
+/// Nothing of a folder goes but the socket and, if it is empty then, the folder itself.
+fn remove(folder: &Path) {
+    let _ = fs::remove_file(folder.join(SOCKET));
+    let _ = fs::remove_dir(folder);
+}
+
+impl Pool {
+    /// Makes a grant's socket, and writes the grant down.
+    pub(super) fn open_grant(&mut self, from: ConnectionId, grant: Grant) -> Event {
+        let opened = self.opened(&grant);
+        Event::Granted {
+            from,
+            grant,
+            opened,
+        }
+    }
+
+    fn opened(&mut self, grant: &Grant) -> Result<Granted, Refusal> {
+        let most = self.doors.most;
+        if self.machine.grants().count() >= most {
+            let text = format!(
+                "there are {most} grants, and no more at once: revoke some{}",
+                if most < MOST_GRANTS {
+                    ", or let the daemon have more descriptors (LimitNOFILE=)"
+                } else {
+                    ""
+                }
+            );
+            return Err(Refusal::new(RefusalCode::Quota, text));
+        }
+        let failed = |what: &str, error: io::Error| {
+            Refusal::new(
+                RefusalCode::Internal,
+                format!("cannot {what} the grant: {error}"),
+            )
+        };
+        let folder = self.doors.make(grant.id);
+        let folder = folder.map_err(|error| failed("make the folder of", error))?;
+        if let Err(error) = self.journal_mut().grant(grant.clone()) {
+            self.close_door(grant.id);
+            return Err(failed("write down", error));
+        }
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        Ok(Granted {
+            grant: grant.id,
+            folder: text(&folder),
+            socket: text(&folder.join(SOCKET)),
+        })
+    }
+
+    /// A grant has ended. Its connections are the server's to close.
+    pub(super) fn close_grant(&mut self, id: GrantId) {
+        // Not written now, it is at a tick; until then the next daemon finds no folder, unless another put a file there.
+        let _ = self.journal_mut().end_grant(id);
+        self.close_door(id);
+    }
+
+    fn close_door(&mut self, id: GrantId) {
+        if let Some(socket) = self.doors.remove(id) {
+            // Messages that wait in it go with it.
+            self.closer.close_sent(Whose::Grant(id), socket);
+        }
+    }
+
+    /// Takes up the grants of an earlier daemon whose folders are there.
+    pub(super) fn restore_grants(&mut self, say: &mut dyn FnMut(&str)) {
+        let grants: Vec<Grant> = self.journal().grants().cloned().collect();
+        let known = grants.iter().map(|grant| grant.id).collect();
+        self.doors.remove_others(&known);
+        for grant in grants {
+            let id = grant.id;
+            self.machine.restore_grant(grant);
+            if let Err(error) = self.doors.open_soon(id) {
+                say(&format!("{id} has no socket yet: {error}"));
+            }
+        }
+        for (id, error) in self.take_up_doors(AT_START) {
+            say(&format!("{id} has no socket yet: {error}"));
+        }
+        for id in &self.doors.opening {
+            say(&format!(
+                "{id} has no socket yet: another process keeps its folder waiting"
+            ));
+        }
+    }
+
+    /// Takes up what threads have opened; a grant without a folder has ended. Why others could not be opened.
+    fn take_up_doors(&mut self, most: Duration) -> Vec<(GrantId, io::Error)> {
+        let mut failed = Vec::new();
+        for (id, door) in self.doors.opened(most) {
+            let is_live = self.machine.grants().any(|grant| grant.id == id);
+            match door {
+                Ok(door) if is_live => {
+                    if let Err(error) = self.doors.wait_at_new(id, door) {
+                        failed.push((id, error));
+                    }
+                }
+                // It ended meanwhile, and its folder was perhaps removed before there was a socket in it.
+                Ok(door) => {
+                    self.closer.close_sent(Whose::Grant(id), door.socket);
+                    if let Ok(path) = self.doors.path(id) {
+                        self.doors.remove_soon(path);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.step(Event::GrantGone(id));
+                }
+                Err(error) => failed.push((id, error)),
+            }
+        }
+        failed
+    }
+
+    /// Ends grants whose folders were removed, and makes sockets that could not be made before.
+    pub(super) fn look_at_doors(&mut self) {
+        drop(self.take_up_doors(Duration::ZERO));
+        let all: Vec<_> = self.machine.grants().map(|grant| grant.id).collect();
+        for id in all {
+            if !self.doors.is_open(id) {
+                let _ = self.doors.open_soon(id);
+            }
+        }
+        for id in self.doors.gone() {
+            self.step(Event::GrantGone(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_link_in_the_place_of_the_socket_changes_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &Path| OwnedFd::from(fs::File::open(path).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (secret, name) = (folder.path().join("secret"), folder.path().join(SOCKET));
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&secret, &name).unwrap();
+        let error = open_to_all(&at(folder.path())).unwrap_err();
+        assert!(error.to_string().contains("another file"), "{error}");
+        assert_eq!(mode(&secret), 0o600);
+        fs::remove_file(&name).unwrap();
+        let _socket = bind(&name).unwrap();
+        open_to_all(&at(folder.path())).unwrap();
+        assert_eq!(mode(&name), 0o666);
+    }
+}

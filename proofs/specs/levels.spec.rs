@@ -1,0 +1,1 @@
+//@ file engine/memory/src/levels.rs
