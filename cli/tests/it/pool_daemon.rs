@@ -76,7 +76,7 @@ impl Daemon {
                 return;
             }
             assert!(
-                begin.elapsed() < Duration::from_secs(60),
+                begin.elapsed() < Duration::from_secs(300),
                 "{what}: {status:?}"
             );
             thread::sleep(Duration::from_millis(20));

@@ -414,13 +414,13 @@ fn a_user_that_takes_and_ends_gets_one_share_of_the_daemon() {
     }
     let daemon = Daemon::start(&format!(
         "fill = {{ rate = \"0\" }}\n\
-         [[class]]\npage = \"thp\"\nsource = \"mount\"\nsize = \"2M\"\nslabs = 1000\n\
+         [[class]]\npage = \"thp\"\nsource = \"mount\"\nsize = \"2M\"\nslabs = 400\n\
          [[quota]]\nuid = {}\nbytes = \"64M\"\n",
         TENANTS[0]
     ));
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(daemon.path(), open).unwrap();
-    daemon.until_clean(1000);
+    daemon.until_clean(400);
     let (begin, before) = (Instant::now(), serving_time(&daemon));
     let socket = daemon.socket();
     let takes = another_user(TENANTS[0], || {

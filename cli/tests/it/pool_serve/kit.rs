@@ -20,8 +20,8 @@ use tempfile::TempDir;
 
 pub(crate) const M: u64 = 1 << 20;
 
-/// How long anything may take that is expected to come, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take that is expected to come: a worker of the idle class has little of a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits for something that must come.
 pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
