@@ -29,7 +29,7 @@ for target in "$@"; do
         # Large enough for the largest real input of its kind, no larger.
         kernel_log | boot_linux) max_len=16384 extra=../testdata/machines ;;
         doctor) max_len=16384 extra=../testdata/logs ;;
-        srat | slit | madt | fadt | cedt | acpi_tables) max_len=6144 extra=../testdata/machines/acpi ;;
+        srat | slit | madt | fadt | cedt | serial_ports | acpi_tables) max_len=6144 extra=../testdata/machines/acpi ;;
         fdt) max_len=10240 extra=../testdata/machines/trees ;;
         cmdline) max_len=512 extra= ;;
         *) max_len=4096 extra= ;;

@@ -19,6 +19,8 @@ use std::num::NonZeroU64;
 
 const PC: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_pc.facp.bin");
 const Q35: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_q35.facp.bin");
+const SPCR: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_virt.spcr.bin");
+const DBG2: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_virt.dbg2.bin");
 
 fn e820_row(start: u64, bytes: u64, number: u32) -> Vec<u8> {
     [
@@ -328,6 +330,10 @@ fn main() -> io::Result<()> {
 
     let wide = [Q35, &[0; 32]].concat();
     write("fadt", &[("pc", PC.to_vec()), ("wide", wide)])?;
+    write(
+        "serial_ports",
+        &[("spcr", SPCR.to_vec()), ("dbg2", DBG2.to_vec())],
+    )?;
 
     let row = |kind: u8, only: u8, what: u8, start: u32, bytes: u32| {
         [

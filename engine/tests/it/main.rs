@@ -35,6 +35,7 @@ mod firmware_fadt;
 mod firmware_fdt;
 mod firmware_fpdt;
 mod firmware_maps;
+mod firmware_serial;
 mod firmware_slit;
 mod firmware_trees;
 mod frames_absurd;

@@ -13,7 +13,8 @@
 //! | [`efi`] | the EFI memory map | map entries |
 //! | [`pvh`] | the PVH start info of a virtual machine | map entries, modules, command line |
 //! | [`fdt`] | the flattened device tree | memory, reservations, CPUs, distances |
-//! | [`acpi`] | RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT | CPUs, memory and their domains; a timer |
+//! | [`acpi`] | RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT, SPCR, DBG2 | CPUs, memory and their domains; a timer, serial ports |
+//! | [`psci`] | | how firmware of Arm machines is called, by a tree or ACPI |
 //!
 //! What comes out feeds [`crate::map`], [`crate::topology`] and [`crate::clock`].
 #![deny(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod e820;
 pub mod efi;
 pub mod fdt;
 pub mod memory;
+pub mod psci;
 pub mod pvh;
 
 pub use memory::{MemoryImage, PhysRead};

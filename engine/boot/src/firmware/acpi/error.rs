@@ -14,7 +14,7 @@ impl Signature {
     pub const SRAT: Self = Self(*b"SRAT");
     /// System locality information table: distances.
     pub const SLIT: Self = Self(*b"SLIT");
-    /// Fixed ACPI description table: the power management timer.
+    /// Fixed ACPI description table: the power management timer, how firmware is called.
     pub const FADT: Self = Self(*b"FACP");
     /// CXL early discovery table: windows for memory.
     pub const CEDT: Self = Self(*b"CEDT");
@@ -22,6 +22,10 @@ impl Signature {
     pub const FPDT: Self = Self(*b"FPDT");
     /// Firmware basic boot performance table: when firmware did what.
     pub const FBPT: Self = Self(*b"FBPT");
+    /// Serial port console redirection table: the port of the console.
+    pub const SPCR: Self = Self(*b"SPCR");
+    /// Debug port table 2: ports for debuggers.
+    pub const DBG2: Self = Self(*b"DBG2");
     /// Root table with 32-bit pointers.
     pub const RSDT: Self = Self(*b"RSDT");
     /// Root table with 64-bit pointers.

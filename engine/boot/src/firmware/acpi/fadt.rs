@@ -1,4 +1,5 @@
-//! Fixed hardware: [`Fadt`], of which the power management timer and the port of the power button are read.
+//! Fixed hardware: [`Fadt`], of which the power management timer, the port of the power button and, on Arm, how
+//! firmware is called are read.
 //!
 //! That timer counts at a known rate ([`PM_TIMER_HZ`]) on every PC that has
 //! one, so another counter can be measured against it: see
@@ -11,7 +12,8 @@
 
 use super::error::{AcpiError, Fault, Signature};
 use super::table::Table;
-use crate::firmware::bytes::{u32_le, u64_le};
+use crate::firmware::bytes::{u16_le, u32_le, u64_le};
+use crate::firmware::psci::PsciConduit;
 
 /// Rate of the power management timer, the same on every machine.
 pub const PM_TIMER_HZ: u64 = 3_579_545;
@@ -27,6 +29,8 @@ const PORT_OFFSET: usize = 76;
 /// PM_TMR_LEN: bytes the timer decodes, 4 where there is one.
 const PORT_BYTES_OFFSET: usize = 91;
 const FLAGS_OFFSET: usize = 112;
+/// ARM_BOOT_ARCH, since ACPI 5.1.
+const ARM_OFFSET: usize = 129;
 /// X_PM_TMR_BLK: the same in a generic address structure, since ACPI 2.0.
 const ADDRESS_OFFSET: usize = 208;
 
@@ -34,6 +38,9 @@ const ADDRESS_OFFSET: usize = 208;
 const WIDE_TIMER: u32 = 1 << 8;
 /// HW_REDUCED_ACPI: the fixed hardware does not exist.
 const HARDWARE_REDUCED: u32 = 1 << 20;
+/// PSCI_COMPLIANT and PSCI_USE_HVC.
+const PSCI: u16 = 1;
+const PSCI_BY_HVC: u16 = 2;
 /// Address space 1 of a generic address structure: I/O ports.
 const IO_SPACE: u8 = 1;
 
@@ -106,6 +113,25 @@ impl<'a> Fadt<'a> {
         let &decoded = bytes.get(EVENT_BYTES_OFFSET)?;
         let is_there = !self.hardware_reduced() && decoded >= 4;
         port(address.into()).filter(|_| is_there)
+    }
+
+    /// How firmware's power interface (PSCI) is called on an Arm machine; `None` where it has none.
+    ///
+    /// ```
+    /// use firstlight_boot::firmware::acpi::Fadt;
+    /// use firstlight_boot::firmware::psci::PsciConduit;
+    /// let mut table = [0u8; 244];
+    /// table[..8].copy_from_slice(b"FACP\xf4\0\0\0");
+    /// table[129] = 3;
+    /// assert_eq!(Fadt::parse(&table).unwrap().psci(), Some(PsciConduit::Hvc));
+    /// ```
+    pub fn psci(&self) -> Option<PsciConduit> {
+        let flags = u16_le(self.table.bytes(), ARM_OFFSET)?;
+        let conduit = match flags & PSCI_BY_HVC {
+            0 => PsciConduit::Smc,
+            _ => PsciConduit::Hvc,
+        };
+        (flags & PSCI != 0).then_some(conduit)
     }
 
     /// A wrong checksum, if it has one.

@@ -1,8 +1,8 @@
-//! ACPI tables that say where CPUs and memory are, where there is a timer, and how long firmware took:
-//! RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT, CEDT, FPDT.
+//! ACPI tables that say where CPUs and memory are, where there is a timer, how long firmware took, and
+//! where the console is: RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT, CEDT, FPDT, SPCR, DBG2.
 //!
 //! [`Rsdp::parse`] finds the root, [`Tables::open`] walks it and
-//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`], [`Slit`], [`Fadt`], [`Cedt`] and [`Fpdt`]
+//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`], [`Slit`], [`Fadt`], [`Cedt`], [`Fpdt`], [`Spcr`] and [`Dbg2`]
 //! read one each, in place: no list of CPUs or memory is ever kept, an iterator goes
 //! over the table's own bytes.
 //!
@@ -19,6 +19,7 @@ mod fadt;
 mod fpdt;
 mod madt;
 mod rsdp;
+mod serial;
 mod slit;
 mod srat;
 mod table;
@@ -30,6 +31,7 @@ pub use fadt::{Fadt, PM_TIMER_HZ, PmTimer};
 pub use fpdt::{BootTimes, Fpdt};
 pub use madt::{Madt, MadtCpu, MadtCpus, MadtGicc, MadtGiccs};
 pub use rsdp::Rsdp;
+pub use serial::{Dbg2, Dbg2Ports, SerialKind, SerialPort, Spcr};
 pub use slit::{Slit, SlitFault};
 pub use srat::{Srat, SratEntries, SratEntry};
 pub use table::{HEADER_BYTES, Table};

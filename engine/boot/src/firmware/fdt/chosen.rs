@@ -6,15 +6,7 @@ use super::error::FdtError;
 use super::node::Node;
 use super::walk::Roles;
 use crate::firmware::bytes::{u32_be, u64_be};
-
-/// Which instruction calls the firmware of an Arm machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PsciConduit {
-    /// `hvc`, to a hypervisor.
-    Hvc,
-    /// `smc`, to secure firmware.
-    Smc,
-}
+use crate::firmware::psci::PsciConduit;
 
 impl<'a> Fdt<'a> {
     fn chosen(&self) -> Option<Node<'a>> {

@@ -25,7 +25,7 @@ mod places;
 mod tokens;
 mod walk;
 
-pub use chosen::PsciConduit;
+pub use super::psci::PsciConduit;
 pub use error::{FdtError, MAX_DEPTH};
 pub use node::{Node, Nodes};
 pub use places::{FdtCpu, FdtDistance, FdtMemory, FdtReserved, Placement};
