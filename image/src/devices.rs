@@ -1,4 +1,4 @@
-//! The virtio balloon of this machine, on PCI or on MMIO: [`find`].
+//! Virtio devices of this machine: the balloon, on PCI or on MMIO ([`find`]), and any on PCI ([`on_pci`]).
 
 use core::fmt;
 
@@ -8,6 +8,7 @@ use firstlight_image::balloon::{Balloon, KIND, SharedMemory};
 use firstlight_image::virtio::mmio::Named;
 use firstlight_image::virtio::pci::{self, Places, Region};
 use firstlight_image::virtio::{MmioTransport, Patience, PciTransport, Transport, VirtioError};
+use firstlight_image::virtio_mem::MemError;
 use spin::Mutex;
 
 use crate::arch::device::{PciPorts, Window, can_be, window};
@@ -17,7 +18,7 @@ use crate::machine::Machine;
 use crate::time;
 
 /// Longest wait for an answer. QEMU answers before the notification returns.
-const PATIENCE: Patience = Patience {
+pub(crate) const PATIENCE: Patience = Patience {
     now_ns: time::now_ns,
     relax,
     longest_ns: 5_000_000_000,
@@ -33,22 +34,24 @@ pub(crate) enum Found {
     Mmio(Region),
 }
 
-/// Why there is none to use.
-pub(crate) enum NoBalloon {
-    /// Neither on PCI nor on MMIO.
+/// Why there is no device to use.
+pub(crate) enum NoDevice {
+    /// A balloon neither on PCI nor on MMIO.
     None,
     /// Its registers are where memory is, or no registers can be.
     Unmapped(Region),
     Device(VirtioError),
+    /// A memory device whose blocks are not used.
+    Memory(MemError),
 }
 
-impl From<VirtioError> for NoBalloon {
+impl From<VirtioError> for NoDevice {
     fn from(error: VirtioError) -> Self {
         Self::Device(error)
     }
 }
 
-impl fmt::Display for NoBalloon {
+impl fmt::Display for NoDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str(
@@ -57,45 +60,73 @@ impl fmt::Display for NoBalloon {
             ),
             Self::Unmapped(Region { address, bytes }) => write!(
                 f,
-                "the balloon's registers, {bytes} bytes at {address:#x}, are where memory is, or no registers can be"
+                "the device's registers, {bytes} bytes at {address:#x}, are where memory is, or no registers can be"
             ),
             Self::Device(error) => error.fmt(f),
+            Self::Memory(error) => error.fmt(f),
         }
     }
 }
 
 /// Finds the balloon and maps its registers. Before the other CPUs start.
-pub(crate) fn find(machine: &Machine) -> Result<Found, NoBalloon> {
+pub(crate) fn find(machine: &Machine) -> Result<Found, NoDevice> {
     let words = machine.command_line.words();
     let named = words
         .filter(|word| word.is(Named::WORD))
         .filter_map(|word| Named::parse(word.value?))
         .map(|Named { address, bytes }| Region { address, bytes });
     // Why the last of them is none.
-    let mut none = NoBalloon::None;
+    let mut none = NoDevice::None;
     for region in named.chain(firmware::virtio()) {
         match MmioTransport::new(open(machine, region)?) {
             Ok(device) if device.kind() == KIND => return Ok(Found::Mmio(region)),
             Ok(device) => {
-                none = NoBalloon::Device(VirtioError::Kind {
+                none = NoDevice::Device(VirtioError::Kind {
                     seen: device.kind(),
                     expected: KIND,
                 });
             }
-            Err(error) => none = NoBalloon::Device(error),
+            Err(error) => none = NoDevice::Device(error),
         }
     }
-    // SAFETY: nothing else uses PCI in this image.
-    let Some(mut space) = (unsafe { PciPorts::open() }) else {
-        return Err(none);
-    };
-    let function = pci::find(&space, KIND).ok_or(none)?;
-    let places = Places::read(&mut space, function)?;
+    let places = places(KIND, 0).ok_or(none)??;
     let regions = [Some(places.common), Some(places.notify), places.config];
     for region in regions.into_iter().flatten() {
         open(machine, region)?;
     }
     Ok(Found::Pci(places))
+}
+
+/// Where the registers of a device of `kind` on PCI are, the one after `before` others.
+fn places(kind: u32, before: usize) -> Option<Result<Places, VirtioError>> {
+    // SAFETY: nothing else uses PCI in this image.
+    let mut space = unsafe { PciPorts::open() }?;
+    let function = pci::nth(&space, kind, before)?;
+    Some(Places::read(&mut space, function))
+}
+
+/// The device of `kind` on PCI that comes after `before` others, if there is one.
+pub(crate) fn on_pci(
+    machine: &Machine,
+    kind: u32,
+    before: usize,
+) -> Option<Result<PciTransport<Window>, NoDevice>> {
+    let places = places(kind, before)?;
+    Some(
+        places
+            .map_err(NoDevice::Device)
+            .and_then(|places| transport(machine, &places)),
+    )
+}
+
+fn transport(machine: &Machine, places: &Places) -> Result<PciTransport<Window>, NoDevice> {
+    let common = open(machine, places.common)?;
+    let notify = open(machine, places.notify)?;
+    let config = places
+        .config
+        .map(|region| open(machine, region))
+        .transpose()?;
+    Ok(PciTransport::new(places, common, notify, config)?)
 }
 
 /// What is done with a balloon, wherever it is.
@@ -109,7 +140,7 @@ pub(crate) fn drive<W: WithBalloon>(
     machine: &Machine,
     found: Found,
     work: W,
-) -> Result<W::Answer, NoBalloon> {
+) -> Result<W::Answer, NoDevice> {
     let at = core::ptr::from_ref(&SHARED) as u64;
     match found {
         Found::Mmio(region) => {
@@ -117,21 +148,15 @@ pub(crate) fn drive<W: WithBalloon>(
             Ok(work.with(Balloon::new(transport, PATIENCE, &SHARED, at)?))
         }
         Found::Pci(places) => {
-            let common = open(machine, places.common)?;
-            let notify = open(machine, places.notify)?;
-            let config = places
-                .config
-                .map(|region| open(machine, region))
-                .transpose()?;
-            let transport = PciTransport::new(&places, common, notify, config)?;
+            let transport = transport(machine, &places)?;
             Ok(work.with(Balloon::new(transport, PATIENCE, &SHARED, at)?))
         }
     }
 }
 
 /// The registers at `region`, unless memory is there or registers cannot be.
-fn open(machine: &Machine, region: Region) -> Result<Window, NoBalloon> {
-    let unmapped = NoBalloon::Unmapped(region);
+fn open(machine: &Machine, region: Region) -> Result<Window, NoDevice> {
+    let unmapped = NoDevice::Unmapped(region);
     let range = PhysRange::with_size(region.address, region.bytes.into());
     let Some(range) = range.filter(|range| !range.is_empty() && can_be(*range)) else {
         return Err(unmapped);

@@ -30,6 +30,9 @@ const REMOVING: u8 = 1 << 2;
 /// Written there: it is gone.
 const EJECT: u8 = 1 << 3;
 
+/// What is read where no register is.
+const NOTHING: u8 = u8::MAX;
+
 /// What an outcome is of, and outcomes, as in ACPI's `_OST`.
 const OF_INSERTION: u32 = 1;
 const OF_EJECTION: u32 = 3;
@@ -87,10 +90,19 @@ pub struct Slots<R> {
 }
 
 impl<R: Registers> Slots<R> {
-    /// The first `count` slots.
-    pub fn new(registers: R, count: u32) -> Self {
-        let count = count.min(MOST_SLOTS);
+    /// The first `count` slots; none where nothing answers, which reads as ones.
+    pub fn new(mut registers: R, count: u32) -> Self {
+        registers.write32(SELECT, 0);
+        let count = match registers.read8(STATUS) {
+            NOTHING => 0,
+            _ => count.min(MOST_SLOTS),
+        };
         Self { registers, count }
+    }
+
+    /// How many there are, or 0.
+    pub const fn count(&self) -> u32 {
+        self.count
     }
 
     /// What happened to a slot, of all that happened and was not yet returned.
@@ -262,6 +274,27 @@ mod tests {
             ],
             selected: 0,
         }
+    }
+
+    /// As on a board without slots: nothing answers.
+    struct Bus;
+
+    impl Registers for Bus {
+        fn read32(&self, _: u16) -> u32 {
+            u32::MAX
+        }
+        fn read8(&self, _: u16) -> u8 {
+            u8::MAX
+        }
+        fn write32(&mut self, _: u16, _: u32) {}
+        fn write8(&mut self, _: u16, _: u8) {}
+    }
+
+    #[test]
+    fn where_nothing_answers_there_are_no_slots() {
+        let mut slots = Slots::new(Bus, 256);
+        assert_eq!((slots.count(), slots.take(0)), (0, None));
+        assert_eq!(slots.next_change(), None);
     }
 
     #[test]

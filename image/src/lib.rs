@@ -4,7 +4,7 @@
 //! can be shown ([`record`]), events as JSON ([`json`]), kept for
 //! firmware's variables ([`kept`]), text and a QR code on a screen ([`screen`]),
 //! UEFI's memory map without its many borders ([`merged`]), virtio devices ([`virtio`]) and the
-//! driver of one ([`balloon`]), slots of DIMMs ([`hotplug`]). The rest is the program in `main.rs`; the interface to the
+//! drivers of two ([`balloon`], [`virtio_mem`]), slots of DIMMs ([`hotplug`]). The rest is the program in `main.rs`; the interface to the
 //! host is `firstlight-wire`.
 #![no_std]
 #![deny(unsafe_code)]
@@ -18,4 +18,5 @@ pub mod merged;
 pub mod record;
 pub mod screen;
 pub mod virtio;
+pub mod virtio_mem;
 pub mod words;

@@ -10,7 +10,7 @@
 //! | `machine` | a machine whose memory is up |
 //! | `storage` | the storage of the engine's tables before there is an allocator |
 //! | `failures` | failures on purpose |
-//! | `devices` | the memory balloon, where the command line has `balloon` |
+//! | `devices` | virtio devices: the memory balloon, where the command line has `balloon`, and memory devices |
 //! | `preserve` | what the previous kernel handed over |
 //! | `lists` | lists in memory of the allocator |
 //! | `time` | nanoseconds since the machine began |
@@ -128,7 +128,7 @@ fn main(handover: Handover) -> ! {
     // Its registers are mapped before other CPUs use the page tables.
     let balloon = match machine.words.mode {
         Mode::Balloon => devices::find(machine),
-        _ => Err(devices::NoBalloon::None),
+        _ => Err(devices::NoDevice::None),
     };
     if let Some(hz) = machine.words.turns_hz {
         arch::clock::take_turns(hz);

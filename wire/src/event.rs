@@ -352,9 +352,9 @@ pub struct Restart<S> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "read", derive(serde::Deserialize))]
 pub struct Hotplug<S> {
-    /// `add` or `remove`.
+    /// `add`, `remove`, or `resize` where a memory device is not of the size that the host wants.
     pub action: S,
-    /// The slot of the DIMM.
+    /// The slot of the DIMM; from 256 on, memory devices.
     pub slot: u64,
     /// First byte.
     pub start: u64,

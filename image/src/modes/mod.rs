@@ -15,7 +15,7 @@ use firstlight_image::words::Mode;
 use firstlight_wire::{Outcome, marker};
 
 use crate::arch::marker;
-use crate::devices::{Found, NoBalloon};
+use crate::devices::{Found, NoDevice};
 use crate::machine::Machine;
 use crate::processors::Processors;
 
@@ -23,7 +23,7 @@ use crate::processors::Processors;
 pub(crate) fn run(
     machine: &Machine,
     processors: &mut Processors,
-    balloon: &Result<Found, NoBalloon>,
+    balloon: &Result<Found, NoDevice>,
 ) -> Outcome {
     processors.late();
     marker(marker::MODE);

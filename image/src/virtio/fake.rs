@@ -177,7 +177,10 @@ pub(crate) struct Seen {
     pub(crate) chosen: u64,
     pub(crate) refuses_features: bool,
     pub(crate) capacity: u16,
-    pub(crate) config: [u32; 4],
+    pub(crate) kind: u32,
+    pub(crate) config: [u32; 16],
+    /// Bytes that it says it wrote to a chain.
+    pub(crate) written: u32,
     /// Chains as they came, with their queue.
     pub(crate) chains: Vec<(u16, Vec<Buffer>)>,
     /// Resets so far.
@@ -204,6 +207,7 @@ impl<'r> Fake<'r> {
         let seen = Seen {
             offered: offered | VERSION_1,
             capacity: 128,
+            kind: 5,
             ..Seen::default()
         };
         Self {
@@ -222,10 +226,12 @@ impl<'r> Fake<'r> {
 
     fn answer(&self, queue: u16, head: u32) {
         let mut seen = self.seen.borrow_mut();
+        let written = seen.written;
         let ring = self.rings[usize::from(queue)];
         let number = seen.answered.entry(queue).or_default();
         let slot = &ring.used.answers[usize::from(*number) % MOST_BUFFERS];
         slot.head.store(head, Relaxed);
+        slot.bytes.store(written, Relaxed);
         *number = number.wrapping_add(1);
         ring.used.index.store(*number, Release);
     }
@@ -233,7 +239,7 @@ impl<'r> Fake<'r> {
 
 impl Transport for Fake<'_> {
     fn kind(&self) -> u32 {
-        5
+        self.seen.borrow().kind
     }
 
     fn status(&self) -> u8 {

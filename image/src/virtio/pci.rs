@@ -88,6 +88,11 @@ pub struct Places {
 
 /// The first virtio device of `kind`, if there is one: bus 0, and every bus behind a bridge.
 pub fn find(space: &impl ConfigSpace, kind: u32) -> Option<Function> {
+    nth(space, kind, 0)
+}
+
+/// The virtio device of `kind` that comes after `before` others.
+pub fn nth(space: &impl ConfigSpace, kind: u32, mut before: usize) -> Option<Function> {
     let mut known = [false; 256];
     known[0] = true;
     // A bus is found at most once, in ascending order or behind a bridge met later.
@@ -109,7 +114,10 @@ pub fn find(space: &impl ConfigSpace, kind: u32) -> Option<Function> {
                     continue;
                 }
                 if kind_of(id) == Some(kind) {
-                    return Some(at);
+                    if before == 0 {
+                        return Some(at);
+                    }
+                    before -= 1;
                 }
                 let [_, _, header, _] = space.read(at, at::HEADER).to_le_bytes();
                 if header & 0x7f == 1 {
@@ -326,6 +334,14 @@ mod tests {
         space.add_balloon(BALLOON);
         assert_eq!(find(&space, 5), Some(BALLOON));
         assert_eq!(find(&space, 4), None);
+        let second = Function {
+            device: 8,
+            function: 0,
+            ..BALLOON
+        };
+        space.add_balloon(second);
+        let found = [0, 1, 2].map(|before| nth(&space, 5, before));
+        assert_eq!(found, [Some(BALLOON), Some(second), None]);
     }
 
     #[test]

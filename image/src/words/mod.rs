@@ -99,6 +99,8 @@ pub struct Words {
     /// Of so many DIMMs that come, of the last a page stays in use until the DIMM was to go once;
     /// 0: of none.
     pub hold_one_in: u32,
+    /// Whether each page of memory that comes is written and read.
+    pub touch: bool,
     /// What becomes of memory that comes.
     pub online: OnlinePolicy,
     /// Whether memory blocks are listed before DIMMs come and after each change.
@@ -132,7 +134,7 @@ pub struct Words {
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 31] = [
+const OURS: [(&str, &str); 32] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -173,6 +175,7 @@ const OURS: [(&str, &str); 31] = [
     ("balloon", "balloon, or balloon=watched"),
     ("hotplug", "hotplug, or hotplug=SLOTS, 1 to 256"),
     ("hold_one_in", "hold_one_in=N, a number"),
+    ("touch", "touch without a value"),
     ("blocks", "blocks without a value"),
     (
         "memhp_default_state",
@@ -327,6 +330,7 @@ impl Words {
                 Some(Some(policy)) => self.online = policy,
                 _ => return false,
             },
+            (b"touch", None) => self.touch = true,
             (b"blocks", None) => self.lists_blocks = true,
             (b"balloon_bytes", Some(value)) => match blocks(value) {
                 Some(bytes) => self.balloon_bytes = Some(bytes),

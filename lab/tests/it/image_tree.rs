@@ -221,7 +221,7 @@ fn registers_where_none_can_be_are_refused() {
         region(&mut tree, b"virtio_mmio@a000000\0", at, 0x200);
         let (outcome, log) = boot_at(&tree, TREE);
         assert_eq!(outcome, Outcome::Machine, "{at:#x}\n{log}");
-        let words = format!("the balloon's registers, 512 bytes at {at:#x}, are where memory is");
+        let words = format!("the device's registers, 512 bytes at {at:#x}, are where memory is");
         assert!(log.contains(&words), "{at:#x}\n{log}");
     }
 }

@@ -11,6 +11,7 @@ mod boot_events;
 mod boot_hotplug;
 mod boot_image;
 mod boot_linux_log;
+mod boot_memory_device;
 mod boot_process;
 mod boot_processors;
 mod boot_restart;

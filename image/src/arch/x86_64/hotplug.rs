@@ -19,7 +19,7 @@ pub(crate) unsafe fn open(tables: &Tables) -> Option<(SlotPorts, PowerButton)> {
     Some((SlotPorts(()), unsafe { PowerButton::new(port) }))
 }
 
-// Without such registers all of it reads as ones: no DIMM is anywhere then, see `are_there`.
+// Without such registers all of it reads as ones: there are no slots then.
 impl Registers for SlotPorts {
     fn read32(&self, at: u16) -> u32 {
         // SAFETY: reading has no effect, whatever is there.

@@ -20,7 +20,7 @@ use log::{error, info};
 
 use crate::arch::{marker, relax};
 use crate::console::{event, note};
-use crate::devices::{self, Found, NoBalloon, WithBalloon};
+use crate::devices::{self, Found, NoDevice, WithBalloon};
 use crate::machine::Machine;
 use crate::time;
 use held::Held;
@@ -30,7 +30,7 @@ use report::{Device, Reported};
 const HOST_NS: u64 = 20_000_000_000;
 
 /// Runs it on the balloon that was found.
-pub(super) fn run(machine: &Machine, found: &Result<Found, NoBalloon>) -> Outcome {
+pub(super) fn run(machine: &Machine, found: &Result<Found, NoDevice>) -> Outcome {
     let exercise = |found: &Found| {
         let transport = match found {
             Found::Pci(_) => "pci",
