@@ -163,6 +163,8 @@ pub(crate) fn bring_up(
         direct: platform,
         frames: memory.frames,
         tables,
+        #[cfg(target_arch = "x86_64")]
+        root,
         trampoline,
         hooks: memory.hooks,
         ready: memory.ready,
@@ -237,14 +239,19 @@ fn reserve(
         max: Some(end),
         ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "other CPUs' first page")
     };
-    match early.allocate(&page) {
-        Ok(page) => Ok((Some(page), left, all_read)),
+    let page = match early.allocate(&page) {
+        Ok(page) => Some(page),
         Err(EarlyError::NoSpace { .. }) => {
             note("no memory below 1 MiB: other CPUs cannot be started");
-            Ok((None, left, all_read))
+            None
         }
-        Err(error) => Err(error),
-    }
+        Err(error) => return Err(error),
+    };
+    // Firmware of PCs may write there at any time, whatever its map says: when the machine sleeps, wakes, or a
+    // cable is plugged in.
+    let low = PhysRange::new(0, end.get()).unwrap_or_default();
+    early.reserve(low, "the first MiB, left to firmware")?;
+    Ok((page, left, all_read))
 }
 
 /// Maps all memory and firmware's tables, as far as the processor's addresses reach.

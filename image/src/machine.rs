@@ -8,6 +8,8 @@ use firstlight_image::words::Words;
 use spin::Mutex;
 
 use crate::arch::DirectMap;
+#[cfg(target_arch = "x86_64")]
+use crate::firmware::Root;
 use crate::firmware::Tables;
 use crate::hooks::Kernel;
 use crate::preserve::TakenOver;
@@ -21,6 +23,9 @@ pub(crate) struct Machine {
     pub(crate) direct: &'static DirectMap,
     /// Of CPUs and nodes.
     pub(crate) tables: Tables,
+    /// Where firmware's tables begin, those of PCs.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) root: Option<Root>,
     /// Where other CPUs begin, if that must be low and there is memory.
     pub(crate) trampoline: Option<PhysRange>,
     pub(crate) frames: Frames<'static>,

@@ -1,8 +1,10 @@
 //! Descriptors of UEFI's memory map that follow each other and are alike, as one: [`merged`].
 //!
-//! UEFI lists each of its own allocations, a hundred or more, and after boot services most of
-//! them are free memory side by side. Made one at once, as firmware wrote them, they need no place
-//! in the lists of the way up and no time to sort.
+//! UEFI lists each of its own allocations, a hundred or more, many of them side by side. Made one at once, as
+//! firmware wrote them, they need no place in the lists of the way up and no time to sort.
+//!
+//! Memory of boot services is none that is free, as it would be by the specification: some firmware goes on to
+//! use it where it is called later, and it is called when the result is written.
 
 use firstlight::firmware::efi::{Descriptor, MORE_RELIABLE, RUNTIME, SPECIAL_PURPOSE, WRITE_BACK};
 use firstlight::map::MapEntry;
@@ -10,6 +12,10 @@ use firstlight::map::MapEntry;
 /// Conventional memory, and unaccepted one.
 const FREE: u32 = 7;
 const UNACCEPTED: u32 = 15;
+/// Memory of boot services, code and data.
+pub const BOOT_SERVICES: [u64; 2] = [3, 4];
+/// Memory that is firmware's for ever.
+const RESERVED: u32 = 0;
 /// Attributes that decide what an entry is.
 const DECIDING: u64 = MORE_RELIABLE | RUNTIME | SPECIAL_PURPOSE | WRITE_BACK;
 
@@ -19,12 +25,13 @@ const DECIDING: u64 = MORE_RELIABLE | RUNTIME | SPECIAL_PURPOSE | WRITE_BACK;
 ///
 /// ```
 /// use firstlight::firmware::efi::{Descriptor, WRITE_BACK};
-/// use firstlight::map::{MapEntry, MemoryKind::Usable};
+/// use firstlight::map::{MapEntry, MemoryKind::{Reserved, Usable}};
 /// use firstlight_image::merged::merged;
-/// let boot_services = Descriptor { number: 4, start: 0, pages: 1, attributes: WRITE_BACK };
-/// let free = Descriptor { number: 7, start: 4096, pages: 2, attributes: WRITE_BACK };
-/// let merged: Vec<_> = merged([boot_services, free].into_iter()).collect();
-/// assert_eq!(merged, [MapEntry::new(0, 12288, Usable)]);
+/// let descriptor = |number, start, pages| Descriptor { number, start, pages, attributes: WRITE_BACK };
+/// let [code, data] = [descriptor(3, 0, 1), descriptor(4, 4096, 1)];
+/// let [loader, free] = [descriptor(2, 8192, 1), descriptor(7, 12288, 2)];
+/// let merged: Vec<_> = merged([code, data, loader, free].into_iter()).collect();
+/// assert_eq!(merged, [MapEntry::new(0, 8192, Reserved), MapEntry::new(8192, 12288, Usable)]);
 /// ```
 pub fn merged<I: Iterator<Item = Descriptor>>(descriptors: I) -> Merged<I> {
     Merged {
@@ -44,9 +51,11 @@ pub struct Merged<I> {
 fn likeness(descriptor: Descriptor) -> Option<(u32, u64)> {
     let attributes = descriptor.attributes & DECIDING;
     match descriptor.number {
-        // Free once boot services have ended.
         _ if descriptor.pages == 0 || !descriptor.start.is_multiple_of(4096) => None,
-        1..=4 | FREE if attributes & !MORE_RELIABLE == WRITE_BACK => Some((FREE, attributes)),
+        // Firmware's own, for ever or for as long as it may be called.
+        0 | 3..=6 => Some((RESERVED, attributes & MORE_RELIABLE)),
+        // The loader's own is free now; what it handed over is reserved.
+        1 | 2 | FREE if attributes & !MORE_RELIABLE == WRITE_BACK => Some((FREE, attributes)),
         UNACCEPTED if attributes & SPECIAL_PURPOSE == 0 => Some((UNACCEPTED, attributes)),
         _ => None,
     }
@@ -77,6 +86,7 @@ impl<I: Iterator<Item = Descriptor>> Iterator for Merged<I> {
             first.pages += descriptor.pages;
             stop = end;
         }
+        first.number = kind.0;
         Some(first.entry())
     }
 }
@@ -100,14 +110,14 @@ mod tests {
     fn only_neighbours_that_are_alike_become_one() {
         let entries = [
             descriptor(0x1000, 1, 7, WRITE_BACK),
-            descriptor(0x2000, 1, 3, WRITE_BACK), // boot services
-            descriptor(0x3000, 1, 2, WRITE_BACK), // the loader's
+            descriptor(0x2000, 1, 1, WRITE_BACK), // the loader's
+            descriptor(0x3000, 1, 2, WRITE_BACK),
             descriptor(0x4000, 1, 7, WRITE_BACK | MORE_RELIABLE),
             descriptor(0x5000, 1, 7, WRITE_BACK | MORE_RELIABLE),
             descriptor(0x6000, 1, 7, 0), // cannot be cached: a correction
             descriptor(0x7000, 1, 7, 0),
             descriptor(0x8000, 1, 0, WRITE_BACK), // reserved
-            descriptor(0x9000, 1, 0, WRITE_BACK),
+            descriptor(0x9000, 1, 3, 0),          // boot services
             descriptor(0xb000, 1, 7, WRITE_BACK), // a hole before it
             descriptor(0xa000, 1, 7, WRITE_BACK), // the wrong order
             descriptor(0xb000, 1, 7, WRITE_BACK | SPECIAL_PURPOSE),
@@ -133,8 +143,7 @@ mod tests {
             (0x4000, 0x2000),
             page(0x6000),
             page(0x7000),
-            page(0x8000),
-            page(0x9000),
+            (0x8000, 0x2000),
             page(0xb000),
             page(0xa000),
             page(0xb000),

@@ -63,7 +63,16 @@ impl Processors {
         };
         // SAFETY: early memory allocated the page for this.
         let mut cpus = unsafe { Cpus::new(page) };
-        for cpu in listed() {
+        for (before, cpu) in listed().enumerate() {
+            if this.added + 1 == cpus::MOST {
+                note(format_args!(
+                    "{} CPUs from id {:#x} on are not started: at most {} are",
+                    listed().count() - before,
+                    cpu.id,
+                    cpus::MOST
+                ));
+                break;
+            }
             // A second start would reset it while it works.
             if cpus.has(cpu.id) {
                 correction(format_args!(
@@ -177,16 +186,8 @@ fn add(cpus: &mut Cpus, machine: &Machine, cpu: Cpu, node: NodeId) -> Option<usi
             return None;
         }
     };
-    // SAFETY: the frames were just allocated, and are never freed once in use.
-    let number = unsafe { cpus.add(id, area) };
-    if number.is_none() {
-        let _ = machine.frames.free(area.start().frame(), AREA_ORDER);
-        note(format_args!(
-            "CPU with id {id:#x} not started: at most {} are started",
-            cpus::MOST
-        ));
-    }
-    number
+    // SAFETY: the frames were just allocated, and are never freed.
+    unsafe { cpus.add(id, area) }
 }
 
 fn area(frame: Frame) -> PhysRange {

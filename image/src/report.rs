@@ -11,6 +11,7 @@ use firstlight_image::json::Outgoing;
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
 use firstlight_wire::{Event, SCHEMA, milestone, phase};
 
+use crate::arch::cpus::FIRST_PAGE_END;
 use crate::arch::restart;
 use crate::console::{self, event, line_at};
 use crate::machine::Machine;
@@ -193,6 +194,13 @@ fn memory(machine: &Machine, ticks: u64) {
             metadata.reserved_bytes >> 10
         ),
     );
+    if let Some(end) = FIRST_PAGE_END {
+        let kib = end.get() >> 10;
+        line_at(
+            ticks,
+            format_args!("memory: the first {kib} KiB are left to firmware"),
+        );
+    }
     event(&Event::Memory {
         present_frames,
         managed_frames,

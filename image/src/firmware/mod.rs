@@ -6,6 +6,7 @@
 //! | `pvh` | the hand-over of a PVH loader: memory map, command line | x86-64 |
 //! | `acpi` | CPUs, nodes, timers; how long firmware took | x86-64 |
 //! | `uefi` | the hand-over of the UEFI loader, in a module of PVH; a screen, variables, the way out | x86-64 |
+//! | `spcr` | the serial port of the console, by ACPI | x86-64 |
 //! | `times` | none; events and lines of the time before the entry, where firmware is UEFI | x86-64 |
 //! | `tree` | a device tree, with all of that | aarch64, riscv64 |
 //!
@@ -30,6 +31,8 @@ pub(crate) use {
     pvh::{FIXED, Loader, LoaderError},
 };
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod spcr;
 #[cfg(target_arch = "x86_64")]
 mod times;
 #[cfg(target_arch = "x86_64")]

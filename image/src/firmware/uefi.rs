@@ -13,7 +13,7 @@ use firstlight::firmware::efi;
 use firstlight::firmware::pvh::StartInfo;
 use firstlight::map::MapEntry;
 use firstlight::start::{BootSizes, BootSlots};
-use firstlight_image::merged::merged;
+use firstlight_image::merged::{BOOT_SERVICES, merged};
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
 use firstlight_image::screen::CodeBuffers;
 use firstlight_wire::handover::{self, Handover, HandoverError, Screen, Storage, View};
@@ -103,7 +103,7 @@ impl Uefi {
         BootSlots::carve(bytes, sizes).ok()
     }
 
-    /// Where firmware's services are and what they use.
+    /// Where firmware's services are and what they use; some use memory of boot services, too.
     fn services(self) -> impl Iterator<Item = PhysRange> + Clone {
         let descriptors = self.view.map.chunks_exact(self.descriptor_bytes());
         descriptors.filter_map(|descriptor| {
@@ -111,8 +111,10 @@ impl Uefi {
                 let bytes = descriptor.get(at..)?.first_chunk()?;
                 Some(u64::from_le_bytes(*bytes))
             };
-            let bytes = word(24)?.checked_mul(4096)?;
-            (word(32)? & efi::RUNTIME != 0).then(|| PhysRange::with_size(word(8)?, bytes))?
+            // The upper half of the first word is padding.
+            let kind = word(0)? & u64::from(u32::MAX);
+            let is_used = BOOT_SERVICES.contains(&kind) || word(32)? & efi::RUNTIME != 0;
+            is_used.then(|| PhysRange::with_size(word(8)?, word(24)?.checked_mul(4096)?))?
         })
     }
 
@@ -120,14 +122,15 @@ impl Uefi {
         self.handover().screen
     }
 
-    /// What is no memory and is used later: firmware's services and its screen. All of it has
-    /// to be mapped.
+    /// What is no memory and is used later, firmware's services and its screen, as far as it is not mapped from
+    /// the start. All of it has to be mapped.
     pub(crate) fn used_later(self) -> impl Iterator<Item = PhysRange> {
         let screen = self
             .screen()
             .and_then(|screen| screen.checked().ok())
             .and_then(|screen| PhysRange::with_size(screen.address, screen.bytes));
-        self.services().chain(screen)
+        let used = self.services().chain(screen);
+        used.filter(|range| range.end() > DirectMap::TABLES_BELOW)
     }
 
     /// Whether `range` is no memory that this image could allocate.

@@ -15,6 +15,7 @@ use firstlight_figures::random::Random;
 use firstlight_wire::{Event, Outcome, Selftest};
 use log::{error, info};
 
+use crate::arch::cpus::FIRST_PAGE_END;
 use crate::console::event;
 use crate::processors::Processors;
 
@@ -205,6 +206,9 @@ fn allocate_all(frames: &Frames<'static>, counts: &Counts) -> u64 {
             unsafe {
                 words.write_volatile(before);
                 words.add(1).write_volatile(size.into());
+            }
+            if FIRST_PAGE_END.is_some_and(|end| frame.addr() < end) {
+                counts.fail(format_args!("{frame:?} is left to firmware"));
             }
             last = Some((frame, order));
             all += order.frames();

@@ -8,7 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::machine::{Accelerator, Board, Clock, Machine, Processor, System};
+use super::machine::{Accelerator, Board, Clock, Firmware, Machine, Processor, System};
 use super::uefi::Uefi;
 
 /// Where the guest's output goes: a QEMU character device each, without its name
@@ -61,9 +61,11 @@ pub struct Launch<'l> {
 
 /// Where a microvm's first device is, in the words of Linux's command line.
 const MMIO_WORD: &str = "virtio_mmio.device=512@0xfeb00000:5";
-/// What asks our image to restart, and the place of its table where no word names one.
+/// What asks our image to restart, and the place of its table where no word names one; by UEFI another, as OVMF
+/// has memory of boot services there, which is left to firmware.
 const RESTART_WORD: &str = "restart=warm";
 const PLACE_WORD: &str = "preserve=64K@16M";
+const UEFI_PLACE_WORD: &str = "preserve=64K@32M";
 /// Names no place.
 const VERIFIED_WORD: &str = "preserve=verified";
 /// The balloon, in QEMU's words; `balloon0` is its name in QEMU's tree.
@@ -126,7 +128,11 @@ impl Launch<'_> {
                     .any(|word| word.starts_with("preserve=") && word != VERIFIED_WORD);
                 let restarts = self.machine.board.processor() == Processor::X86_64;
                 if restarts && given.any(|word| word == RESTART_WORD) && !placed {
-                    words.push(PLACE_WORD.to_owned());
+                    let place = match self.machine.firmware {
+                        Firmware::Uefi => UEFI_PLACE_WORD,
+                        Firmware::Loader => PLACE_WORD,
+                    };
+                    words.push(place.to_owned());
                 }
             }
         }

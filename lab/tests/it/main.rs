@@ -15,6 +15,7 @@ mod boot_memory_device;
 mod boot_process;
 mod boot_processors;
 mod boot_restart;
+mod boot_serial;
 mod boot_trees;
 mod boot_uefi;
 mod boot_zeroed;

@@ -77,7 +77,9 @@ fn a_stick_brings_its_result_back() {
         (Some(2), Some(2))
     );
     assert_eq!(record.source.command_line, "selftest");
-    assert!(record.memory.present_frames.unwrap() > 580 << 8);
+    // Without memory of boot services, which firmware may use where it is called to keep the result: 39 MiB.
+    let present = record.memory.present_frames.unwrap();
+    assert!((540 << 8..570 << 8).contains(&present), "{present}");
     assert!(says(&record, "image at 0x200000, "), "{:?}", record.log);
     assert!(says(
         &record,
@@ -142,7 +144,7 @@ fn the_image_runs_elsewhere_if_its_place_is_taken() {
 }
 
 #[test]
-fn from_the_entry_on_it_takes_at_most_30_000_instructions_more() {
+fn from_the_entry_on_it_takes_at_most_36_000_instructions_more() {
     if !ovmf_is_here() {
         return;
     }
@@ -168,9 +170,9 @@ fn from_the_entry_on_it_takes_at_most_30_000_instructions_more() {
     let by_uefi = record_of_result("events", started.events().as_bytes()).unwrap();
     let by_uefi = instructions(&by_uefi);
     println!("{by_uefi} instructions by UEFI, {by_loader} by QEMU's loader");
-    // A longer map, and tables that firmware made: no part of it depends on what the loader's way takes.
+    // A longer map, with memory of boot services between free memory, and tables that firmware made: no part of it depends on what the loader's way takes.
     assert!(
-        by_uefi <= by_loader + 30_000,
+        by_uefi <= by_loader + 36_000,
         "{by_uefi} by UEFI, {by_loader} by QEMU's loader"
     );
 }
