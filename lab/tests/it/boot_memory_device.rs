@@ -3,6 +3,7 @@
 use crate::common::image::image;
 use crate::common::qemu;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::fd::OwnedFd;
@@ -22,25 +23,31 @@ const MIB: u64 = 1 << 20;
 /// Exit status of an image that did all it was to do.
 const OK: i32 = 85;
 
-/// A guest of 256 MiB with a slot for a DIMM, and QEMU's protocol to it.
+/// A guest of 256 MiB with four slots for DIMMs, and QEMU's protocol to it.
 struct Guest {
     qemu: Child,
     say: UnixStream,
     hear: BufReader<UnixStream>,
     folder: TempDir,
+    /// What the board was answered so far: the DIMM, of what, the outcome.
+    outcomes: Vec<(String, u64, u64)>,
 }
 
 impl Guest {
-    /// With `devices`, serving hotplug.
+    /// With `devices` and space for 8 GiB, serving hotplug.
     fn start(board: Board, append: &str, devices: &[&str]) -> Self {
+        Self::start_with(board, append, devices, 8)
+    }
+
+    fn start_with(board: Board, append: &str, devices: &[&str], most_gib: u64) -> Self {
         let folder = TempDir::new().unwrap();
         let file = |name: &str| format!("file,path={}", folder.path().join(name).display());
         let machine = Machine {
             board,
             memory_mib: 256,
             hotplug: Some(Slots {
-                slots: 1,
-                max_memory_mib: 8192,
+                slots: 4,
+                max_memory_mib: most_gib << 10,
             }),
             ..Machine::default()
         };
@@ -76,6 +83,7 @@ impl Guest {
             say: ours.try_clone().unwrap(),
             hear: BufReader::new(ours),
             folder,
+            outcomes: Vec::new(),
         };
         guest.execute("qmp_capabilities", &json!({}));
         guest.until("hotplug is served", |guest| {
@@ -107,7 +115,51 @@ impl Guest {
             if let Some(answer) = said.get("return") {
                 return answer.clone();
             }
+            let info = &said["data"]["info"];
+            if said["event"] == "ACPI_DEVICE_OST" {
+                let number = |name: &str| info[name].as_u64().unwrap();
+                let device = info["device"].as_str().unwrap_or_default().to_owned();
+                self.outcomes
+                    .push((device, number("source"), number("status")));
+            }
         }
+    }
+
+    /// The outcome of the last event, of an insertion (1) or an ejection (3) of `dimm`, that the board was
+    /// answered after `before` others.
+    fn outcome(&mut self, before: usize, dimm: &str, source: u64) -> u64 {
+        self.until("an outcome", |guest| {
+            guest.execute("query-status", &json!({}));
+            guest.outcomes.len() > before
+        });
+        let (of, seen, status) = self.outcomes.last().unwrap();
+        assert_eq!(
+            (of.as_str(), *seen, self.outcomes.len()),
+            (dimm, source, before + 1)
+        );
+        *status
+    }
+
+    /// A DIMM comes, at an address or wherever QEMU puts it; what the board was answered.
+    fn plug(&mut self, dimm: &str, mib: u64, at: Option<u64>) -> u64 {
+        let before = self.outcomes.len();
+        let memory = format!("{dimm}-memory");
+        let backend = json!({"qom-type": "memory-backend-ram", "id": memory, "size": mib * MIB,
+            "reserve": false});
+        self.execute("object-add", &backend);
+        let mut device = json!({"driver": "pc-dimm", "id": dimm, "memdev": memory});
+        if let Some(at) = at {
+            device["addr"] = at.into();
+        }
+        self.execute("device_add", &device);
+        self.outcome(before, dimm, 1)
+    }
+
+    /// A DIMM is to go; what the board was answered.
+    fn pull(&mut self, dimm: &str) -> u64 {
+        let before = self.outcomes.len();
+        self.execute("device_del", &json!({"id": dimm}));
+        self.outcome(before, dimm, 3)
     }
 
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
@@ -271,6 +323,72 @@ fn what_is_in_use_stays_until_it_is_free_and_devices_are_apart() {
     );
     assert_eq!((guest.plugged("vm0"), guest.plugged("vm1")), (0, 128));
     let log = guest.end();
-    let served = "hotplug: 1 slots, 2 memory devices, until the power button is pressed";
+    let served = "hotplug: 4 slots, 2 memory devices, until the power button is pressed";
     assert!(log.contains(served), "{log}");
+}
+
+/// The last column of the table of outcomes, by the first.
+fn documented() -> BTreeMap<String, u64> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hotplug-devices.md");
+    let text = fs::read_to_string(page).unwrap();
+    let (_, table) = text
+        .split_once("| what happens | Linux | ours |\n|---|---|---|\n")
+        .unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let cells = rows.map(|row| {
+        row.trim_matches('|')
+            .split('|')
+            .map(str::trim)
+            .collect::<Vec<_>>()
+    });
+    cells
+        .map(|cells| {
+            let ours = cells[2].trim_start_matches("0x");
+            (cells[0].to_owned(), u64::from_str_radix(ours, 16).unwrap())
+        })
+        .collect()
+}
+
+/// What the board is answered is what the page says beside Linux's answers.
+#[test]
+fn the_board_is_answered_as_the_page_says() {
+    if !qemu_is_here() {
+        return;
+    }
+    let mut seen = BTreeMap::new();
+    let mut say = |what: &str, status: u64| {
+        assert_eq!(seen.insert(what.to_owned(), status), None, "{what}");
+    };
+    let mut guest = Guest::start_with(Board::Q35, "", &[], 900);
+    say("a DIMM of 128 MiB comes", guest.plug("dimm1", 128, None));
+    say("a DIMM of 64 MiB comes", guest.plug("dimm2", 64, None));
+    say(
+        "a DIMM of 128 MiB comes 64 MiB into a block",
+        guest.plug("dimm3", 128, None),
+    );
+    say(
+        "a DIMM comes where the window has no tables",
+        guest.plug("dimm4", 128, Some(800 << 30)),
+    );
+    say("a free DIMM is to go", guest.pull("dimm1"));
+    guest.end();
+    let mut guest = Guest::start(Board::Q35, "descriptors=early", &[]);
+    say(
+        "a DIMM of 2 MiB comes, `descriptors=early`",
+        guest.plug("dimm1", 2, None),
+    );
+    say("a DIMM that was refused is to go", guest.pull("dimm1"));
+    guest.end();
+    let mut guest = Guest::start(Board::Q35, "memhp_default_state=offline", &[]);
+    say(
+        "a DIMM comes, `memhp_default_state=offline`",
+        guest.plug("dimm1", 128, None),
+    );
+    say("a DIMM that waits offline is to go", guest.pull("dimm1"));
+    guest.end();
+    let mut guest = Guest::start(Board::Q35, "hold_one_in=1", &[]);
+    guest.plug("dimm1", 128, None);
+    say("a DIMM with a page in use is to go", guest.pull("dimm1"));
+    guest.end();
+    assert_eq!(seen, documented());
 }
