@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The engine's tests as programs of other processors, under QEMU's user emulation with Debian's
+# The engine's tests, and the loader's of the aarch64 image, as programs of other processors, under QEMU's user emulation with Debian's
 # cross compilers: what depends on the width of a page, on atomics without x86's instructions, or on
 # a compiler's back end would show. An emulator on x86-64 keeps its stores in order: what a weaker
 # order would do is what loom models, and what a machine of that kind would show.
@@ -25,4 +25,9 @@ for processor in aarch64 riscv64; do
     # Fewer cases: emulation takes ten times as long.
     PROPTEST_CASES=${PROPTEST_CASES:-16} \
         cargo test --quiet "${packages[@]/#/-p}" --target "$target" --target-dir target/foreign "$@"
+    if [ "$processor" = aarch64 ]; then
+        # The image's file, by a loader that is on aarch64 alone.
+        scripts/setup.sh target aarch64-unknown-none
+        cargo test --quiet -p firstlight-image --test it --target "$target" --target-dir target/foreign
+    fi
 done

@@ -119,6 +119,8 @@ pub struct Resizable<'s, T> {
     used: u64,
     /// How many are idle.
     idle: u64,
+    /// For so many the kernel had no use: not tried again before the host wants another number.
+    refused: Option<u64>,
 }
 
 impl<'s, T: Transport> Resizable<'s, T> {
@@ -157,6 +159,7 @@ impl<'s, T: Transport> Resizable<'s, T> {
             units,
             used: 0,
             idle: 0,
+            refused: None,
         })
     }
 
@@ -178,22 +181,24 @@ impl<'s, T: Transport> Resizable<'s, T> {
         self.used * self.unit_bytes
     }
 
-    /// Plugs and unplugs until the host has what it wants, rounded down to whole units: the bytes that it
-    /// wants.
+    /// Plugs and unplugs until the host has what it wants, rounded down to whole units: the bytes that the
+    /// kernel uses.
     ///
     /// # Errors
-    /// [`Fault`], the first that was met; what could be done is done, and the rest is tried again by the
-    /// next call.
+    /// [`Fault`], the first that was met; what could be done is done. The rest is tried again by the next call;
+    /// what the kernel did not take ([`Fault::Kernel`]), once the host wants another size.
     pub fn follow<M: Memory>(&mut self, memory: &mut M) -> Result<u64, Fault<M::Why>> {
         let config = self.device.config()?;
         config.check_same(&self.config).map_err(MemError::Config)?;
         let end = (config.start + config.usable_bytes).saturating_sub(self.start);
         let usable = usize::try_from(end / self.unit_bytes).unwrap_or(usize::MAX);
         let target = config.requested_bytes / self.unit_bytes;
-        if self.used == target && self.idle == 0 {
-            return Ok(config.requested_bytes);
+        self.refused = self.refused.filter(|refused| *refused == target);
+        let is_refused = self.refused.is_some() && self.used < target;
+        if self.idle == 0 && (self.used == target || is_refused) {
+            return Ok(self.used_bytes());
         }
-        self.unplug_idle(memory)?;
+        self.unplug_idle()?;
         self.grow(memory, target, usable)?;
         self.shrink(memory, target)?;
         let seen = self.device.config()?.plugged_bytes;
@@ -201,7 +206,7 @@ impl<'s, T: Transport> Resizable<'s, T> {
         if seen != expected {
             return Err(Fault::Count { seen, expected });
         }
-        Ok(config.requested_bytes)
+        Ok(expected)
     }
 
     fn grow<M: Memory>(
@@ -210,7 +215,8 @@ impl<'s, T: Transport> Resizable<'s, T> {
         target: u64,
         usable: usize,
     ) -> Result<(), Fault<M::Why>> {
-        loop {
+        let mut most = usize::MAX;
+        while self.refused.is_none() {
             let missing = target.saturating_sub(self.used);
             let usable = usable.min(self.units.len());
             let free = self.units.iter().take(usable);
@@ -218,7 +224,7 @@ impl<'s, T: Transport> Resizable<'s, T> {
             let (Some(first), 1..) = (first, missing) else {
                 return Ok(());
             };
-            let run = free.skip(first).take(self.most(missing));
+            let run = free.skip(first).take(self.most(missing).min(most));
             let run = run.take_while(|unit| **unit == Unit::Unplugged).count();
             let range = self.range(first, run);
             // Until the device says otherwise it may be memory.
@@ -230,12 +236,20 @@ impl<'s, T: Transport> Resizable<'s, T> {
                 return Err(error.into());
             }
             self.confirm(range, State::Plugged)?;
-            if let Err(why) = memory.add(range) {
-                self.unplug(memory, first, run)?;
-                return Err(Fault::Kernel(why));
+            match memory.add(range) {
+                Ok(()) => self.set(first, run, Unit::Used),
+                Err(why) => {
+                    self.unplug(first, run)?;
+                    // The first part of it may be of use.
+                    most = run / 2;
+                    if most == 0 {
+                        self.refused = Some(target);
+                        return Err(Fault::Kernel(why));
+                    }
+                }
             }
-            self.set(first, run, Unit::Used);
         }
+        Ok(())
     }
 
     fn shrink<M: Memory>(&mut self, memory: &mut M, target: u64) -> Result<(), Fault<M::Why>> {
@@ -268,7 +282,7 @@ impl<'s, T: Transport> Resizable<'s, T> {
             let Some(first) = removed else { continue };
             left -= run as u64;
             self.set(first, run, Unit::Idle);
-            if let Err(fault) = self.unplug(memory, first, run) {
+            if let Err(fault) = self.unplug(first, run) {
                 // It is still memory: the kernel has it back.
                 let is_refused = matches!(fault, Fault::Device(MemError::Refused { .. }));
                 if is_refused && memory.add(self.range(first, run)).is_ok() {
@@ -276,6 +290,7 @@ impl<'s, T: Transport> Resizable<'s, T> {
                 }
                 return Err(fault);
             }
+            memory.unplugged(self.range(first, run));
         }
         match kept {
             Some(why) if left > 0 => Err(Fault::InUse {
@@ -288,31 +303,25 @@ impl<'s, T: Transport> Resizable<'s, T> {
     }
 
     /// Unplugs what the kernel does not use.
-    fn unplug_idle<M: Memory>(&mut self, memory: &mut M) -> Result<(), Fault<M::Why>> {
+    fn unplug_idle<W>(&mut self) -> Result<(), Fault<W>> {
         while let Some(first) = self.units.iter().position(|unit| *unit == Unit::Idle) {
             let range = self.range(first, 1);
             if self.device.state(range, self.config.block_bytes)? == State::Unplugged {
                 self.set(first, 1, Unit::Unplugged);
                 continue;
             }
-            self.unplug(memory, first, 1)?;
+            self.unplug(first, 1)?;
         }
         Ok(())
     }
 
     /// Unplugs units that are idle.
-    fn unplug<M: Memory>(
-        &mut self,
-        memory: &mut M,
-        first: usize,
-        run: usize,
-    ) -> Result<(), Fault<M::Why>> {
+    fn unplug<W>(&mut self, first: usize, run: usize) -> Result<(), Fault<W>> {
         let range = self.range(first, run);
         self.set(first, run, Unit::Idle);
         self.device.unplug(range, self.config.block_bytes)?;
         self.confirm(range, State::Unplugged)?;
         self.set(first, run, Unit::Unplugged);
-        memory.unplugged(range);
         Ok(())
     }
 

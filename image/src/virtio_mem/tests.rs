@@ -206,7 +206,8 @@ fn refused(host: &Host<'_>, least: u64) -> MemError {
 struct Kernel {
     used: BTreeSet<u64>,
     in_use: BTreeSet<u64>,
-    refuses: bool,
+    /// It has use for what is below this alone.
+    limit: Option<u64>,
     unplugged: Vec<(u64, u64)>,
 }
 
@@ -221,7 +222,7 @@ impl Memory for Kernel {
     type Why = &'static str;
 
     fn add(&mut self, range: PhysRange) -> Result<(), &'static str> {
-        if self.refuses {
+        if self.limit.is_some_and(|limit| range.end().get() > limit) {
             return Err("outside");
         }
         for piece in pieces(range) {
@@ -432,16 +433,37 @@ fn memory_that_the_kernel_refuses_is_unplugged() {
     let host = Host::new(&shared, PIECE);
     let (mut device, mut kernel) = (host.resizable(PIECE), Kernel::default());
     host.want(8);
-    kernel.refuses = true;
+    kernel.limit = Some(0);
     assert_eq!(step(&mut device, &host, &mut kernel), "outside");
     assert_eq!(host.plugged(), 0);
+    // It is not tried again before the host wants something else.
+    let requests = host.board.borrow().requests.len();
+    assert_eq!(step(&mut device, &host, &mut kernel), "0 MiB");
+    assert_eq!(host.board.borrow().requests.len(), requests);
     // Neither wants it: it waits until the device takes it.
+    host.want(10);
     host.habit(Habit::Answers(1, 2));
     assert!(step(&mut device, &host, &mut kernel).contains("BUSY"));
-    assert_eq!(host.plugged(), 8 * MIB);
+    assert_eq!(host.plugged(), 10 * MIB);
     host.habit(Habit::Honest);
-    kernel.refuses = false;
-    assert_eq!(step(&mut device, &host, &mut kernel), "8 MiB");
+    kernel.limit = None;
+    assert_eq!(step(&mut device, &host, &mut kernel), "10 MiB");
+}
+
+#[test]
+fn of_memory_that_the_kernel_refuses_the_first_part_is_used() {
+    let shared = SharedMemory::new();
+    let host = Host::new(&shared, PIECE);
+    let (mut device, mut kernel) = (host.resizable(PIECE), Kernel::default());
+    kernel.limit = Some(START + 11 * PIECE);
+    host.want(100);
+    assert_eq!(step(&mut device, &host, &mut kernel), "outside");
+    assert_eq!((kernel.bytes(), host.plugged()), (11 * PIECE, 11 * PIECE));
+    assert_eq!(step(&mut device, &host, &mut kernel), "22 MiB");
+    assert_eq!(kernel.unplugged, [], "nothing that was used is gone");
+    host.want(20);
+    assert_eq!(step(&mut device, &host, &mut kernel), "20 MiB");
+    assert_eq!(kernel.unplugged, [(START + 10 * PIECE, PIECE)]);
 }
 
 #[test]
