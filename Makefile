@@ -217,6 +217,7 @@ counts: setup ## measure: count instructions, fail where they grew by 2 %; UPDAT
 	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
 	@scripts/setup.sh target $(COUNTED)
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --bin counts -- $(if $(UPDATE),update)
+	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --features page-16k --bin counts -- $(if $(UPDATE),update)
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
 boot-counts: setup ## measure: count the instructions of the image's boots; UPDATE=1 accepts the new counts

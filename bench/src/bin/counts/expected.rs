@@ -35,8 +35,8 @@ impl fmt::Display for Verdict {
             Self::Same => "as expected",
             Self::Fell => "fell: commit it (make counts UPDATE=1)",
             Self::Rose => "ROSE",
-            Self::New => "NEW: not in counts.txt",
-            Self::Gone => "GONE: only in counts.txt",
+            Self::New => "NEW: not committed",
+            Self::Gone => "GONE: only committed",
         })
     }
 }
@@ -62,7 +62,7 @@ impl Expected {
             let (name, count) = line
                 .split_once(' ')
                 .and_then(|(name, count)| Some((name, count.trim().parse().ok()?)))
-                .ok_or_else(|| format!("counts.txt, line {}: no 'name count'", number + 1))?;
+                .ok_or_else(|| format!("committed counts, line {}: no 'name count'", number + 1))?;
             Ok((name.to_owned(), count))
         });
         counts.collect::<Result<_, Box<dyn Error>>>().map(Self)

@@ -24,6 +24,9 @@ use firstlight_host::metadata::MetadataSpace;
 use crate::expected::Doubled;
 use crate::measured;
 
+/// The order of a huge frame.
+const HUGE: u8 = Order::HUGE.get();
+
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// A path to count.
@@ -36,8 +39,31 @@ const fn path(name: &'static str, run: fn() -> Outcome) -> Path {
     Path { name, run }
 }
 
+/// The file of the committed counts.
+pub(crate) const FILE: &str = if cfg!(feature = "page-16k") {
+    "counts-16k.txt"
+} else {
+    "counts.txt"
+};
+
+/// Those that are counted with pages of 16 KiB, too: others' names or machines are of 4 KiB.
+const WITH_16K: [&str; 6] = [
+    "frames_64g_1_node",
+    "first_page",
+    "page_pairs_1000",
+    "huge_pairs_1000",
+    "cpu_page_pairs_1000",
+    "cpu_huge_pairs_1000",
+];
+
+/// The paths that are counted with this size of pages.
+pub(crate) fn all() -> impl Iterator<Item = &'static Path> {
+    let is_counted = |path: &&Path| !cfg!(feature = "page-16k") || WITH_16K.contains(&path.name);
+    ALL.iter().filter(is_counted)
+}
+
 /// All of them. Names are those of `counts.txt`.
-pub(crate) const ALL: &[Path] = &[
+const ALL: &[Path] = &[
     path("memory_map_20_entries", memory_map),
     path("layout_64g_1_node", || layout(64, 1)),
     path("layout_512g_4_nodes", || layout(512, 4)),
@@ -126,7 +152,7 @@ pub(crate) const ALL: &[Path] = &[
         with_free(1, |frames| rows(frames, 100))
     }),
     path("cpu_page_pairs_1000", || with_cpu(cached_pairs::<0>)),
-    path("cpu_huge_pairs_1000", || with_cpu(cached_pairs::<9>)),
+    path("cpu_huge_pairs_1000", || with_cpu(cached_pairs::<HUGE>)),
     path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
     path("cpu_huge_held_4096", || with_cpu(huges_held)),
     path("cpu_random_free_65536", || with_cpu(random_free)),
@@ -145,7 +171,7 @@ pub(crate) const ALL: &[Path] = &[
         with_cpus_of(1, 16, |cpu| pieces(cpu, 512, 1))
     }),
     path("cpu_huge_pairs_1g_16_cpus_1000", || {
-        with_cpus_of(1, 16, cached_pairs::<9>)
+        with_cpus_of(1, 16, cached_pairs::<HUGE>)
     }),
     path("take_page_at", || with_frames(claim)),
     path("offline_1g_of_64g", || offline(64)),
