@@ -96,11 +96,8 @@ fn main(handover: Handover) -> ! {
     if let Some(found) = loader.as_ref().ok().and_then(Loader::uefi) {
         firmware::uefi::install(found, &mut events);
     }
-    // SAFETY: this is the first CPU, the others have not started, and this is done once.
-    unsafe {
-        arch::protect();
-        arch::install_traps();
-    }
+    // SAFETY: this is the first CPU, and this is done once.
+    unsafe { arch::install_traps() }
     events.end(phase::PROCESSOR, ticks());
 
     // Until all memory can be allocated, nothing else happens.
@@ -109,6 +106,9 @@ fn main(handover: Handover) -> ! {
         Err(stop) => end::machine(&stop),
     };
 
+    // Not before: it would be a tenth of the way up. SAFETY: this is the first CPU, the others have not started, and this
+    // is done once.
+    unsafe { arch::protect() }
     // From now on it lives as long as the machine.
     let machine = MACHINE.call_once(|| machine);
     if machine.words.regresses() {

@@ -91,10 +91,10 @@ pub enum FdtError {
     Cells {
         /// Where the node is.
         node: usize,
-        /// `#address-cells`.
-        address: u32,
-        /// `#size-cells`.
-        size: u32,
+        /// `#address-cells`; 255 where it is more.
+        address: u8,
+        /// `#size-cells`; 255 where it is more.
+        size: u8,
     },
     /// A number is larger than what it stands for can be: an address, a size or the id of a
     /// CPU of more than 64 bits, the id of a NUMA node from 65,536 on.

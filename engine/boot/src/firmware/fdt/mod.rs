@@ -162,11 +162,11 @@ impl<'a> Fdt<'a> {
             relevant: 0,
             wanted,
         };
-        for node in fdt.walk() {
-            let node = node?;
+        let mut walk = fdt.walk();
+        while let Some(node) = walk.advance()? {
             if node.roles != Roles::NONE {
                 if let Some(slot) = slots.get_mut(fdt.relevant) {
-                    *slot = node;
+                    *slot = *node;
                 }
                 fdt.relevant += 1;
             }
@@ -191,10 +191,10 @@ impl<'a> Fdt<'a> {
     /// The nodes for any of `roles`, in the tree's order.
     fn nodes_for(&self, roles: Roles) -> impl Iterator<Item = Node<'a>> + Clone + use<'a> {
         let tree = *self;
-        let walk = self.kept.is_none().then(|| self.walk());
-        let kept = self.kept.unwrap_or_default().iter().copied();
-        // The tree was checked, so no error is left out.
-        let slots = kept.chain(walk.into_iter().flatten().flatten());
+        let slots = Slots {
+            kept: self.kept.unwrap_or_default().iter(),
+            walk: self.kept.is_none().then(|| self.walk()),
+        };
         slots
             .filter(move |slot| slot.roles.has(roles))
             .map(move |slot| Node::new(&tree, slot))
@@ -235,6 +235,26 @@ impl<'a> Fdt<'a> {
                 _ => None,
             });
         Ok(usable.chain(reserved))
+    }
+}
+
+/// The nodes that were kept, or those of a walk where they are not all kept. One walk, which has a stack of widths: a
+/// chain of flattened options would have three, and a boot moves such iterators.
+#[derive(Clone)]
+struct Slots<'a> {
+    kept: core::slice::Iter<'a, FdtSlot>,
+    walk: Option<Walk<'a>>,
+}
+
+impl Iterator for Slots<'_> {
+    type Item = FdtSlot;
+
+    fn next(&mut self) -> Option<FdtSlot> {
+        match &mut self.walk {
+            None => self.kept.next().copied(),
+            // The tree was checked, so no error is left out.
+            Some(walk) => walk.flatten().next(),
+        }
     }
 }
 

@@ -139,7 +139,7 @@ impl<'a> Node<'a> {
             } else {
                 size == 0
             };
-        let unit_bytes = 4 * (address.min(4) + size.min(4)) as usize;
+        let unit_bytes = 4 * usize::from(address.min(4) + size.min(4));
         let seen_bytes = value.len();
         let error = if !fits {
             Some(FdtError::Cells {
@@ -162,7 +162,7 @@ impl<'a> Node<'a> {
             node: self.offset,
             property,
             rest,
-            split: 4 * address.min(4) as usize,
+            split: 4 * usize::from(address.min(4)),
             unit_bytes,
             error,
         }
@@ -181,7 +181,7 @@ impl<'a> Node<'a> {
                 size,
             });
         }
-        let unit_bytes = 4 * size as usize;
+        let unit_bytes = 4 * usize::from(size);
         if value.len() != unit_bytes {
             return Err(FdtError::PropertySize {
                 node: self.offset,

@@ -4,11 +4,11 @@ use super::error::{FdtError, MAX_DEPTH};
 use super::tokens::{Token, Tokens, is};
 use crate::firmware::bytes::u32_be;
 
-/// How many 32-bit cells an address and a size have.
+/// How many 32-bit cells an address and a size have; 255 stands for more. A byte each: a walk has a stack of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cells {
-    pub(super) address: u32,
-    pub(super) size: u32,
+    pub(super) address: u8,
+    pub(super) size: u8,
 }
 
 impl Cells {
@@ -95,8 +95,12 @@ pub(super) struct Walk<'a> {
     depth: u8,
     has_root: bool,
     finished: bool,
-    /// The node whose properties are read.
-    head: Option<FdtSlot>,
+    /// Properties are read, of the node at hand.
+    reads: bool,
+    /// The node at hand is the second of the two.
+    is_second: bool,
+    /// The node at hand and the one before it, by turns: that is done once the next begins, and is not moved.
+    heads: [FdtSlot; 2],
     top: Top,
     top_at: (u32, u32),
     /// For each depth, the widths its nodes' addresses have.
@@ -111,7 +115,9 @@ impl<'a> Walk<'a> {
             depth: 0,
             has_root: false,
             finished: false,
-            head: None,
+            reads: false,
+            is_second: false,
+            heads: [FdtSlot::EMPTY; 2],
             top: Top::Other,
             top_at: (0, 0),
             cells: [Cells::DEFAULT; MAX_DEPTH + 1],
@@ -129,34 +135,49 @@ impl<'a> Walk<'a> {
         }
         self.has_root = true;
         self.depth = depth + 1;
-        let mut slot = FdtSlot {
-            offset: short(offset),
-            name_bytes: short(name.len()),
-            depth,
-            ..FdtSlot::EMPTY
-        };
+        let at = (short(offset), short(name.len()));
         if depth == 1 {
             self.top = match name {
                 b"cpus" => Top::Cpus,
                 b"reserved-memory" => Top::ReservedMemory,
                 _ => Top::Other,
             };
-            self.top_at = (slot.offset, slot.name_bytes);
+            self.top_at = at;
         }
-        if depth > 0 {
-            (slot.top, slot.top_bytes) = self.top_at;
-        }
-        slot.roles = self.named(depth, name);
+        let top = if depth > 0 { self.top_at } else { (0, 0) };
+        let roles = self.named(depth, name);
+        let mut cells = Cells::DEFAULT;
         if let Some([own, children]) = self
             .cells
             .get_mut(usize::from(depth)..)
             .and_then(|cells| cells.first_chunk_mut())
         {
-            slot.cells = *own;
+            cells = *own;
             *children = Cells::DEFAULT;
         }
-        self.head = Some(slot);
+        self.reads = true;
+        self.is_second = !self.is_second;
+        let head = self.head();
+        (head.offset, head.name_bytes) = at;
+        (head.top, head.top_bytes) = top;
+        head.cells = cells;
+        head.depth = depth;
+        head.roles = roles;
         Ok(())
+    }
+
+    /// The node at hand.
+    #[inline]
+    const fn head(&mut self) -> &mut FdtSlot {
+        let [first, second] = &mut self.heads;
+        if self.is_second { second } else { first }
+    }
+
+    /// The node before it.
+    #[inline]
+    const fn before(&self) -> &FdtSlot {
+        let [first, second] = &self.heads;
+        if self.is_second { first } else { second }
     }
 
     /// What the name of a node at `depth` says.
@@ -174,32 +195,36 @@ impl<'a> Walk<'a> {
     /// Takes what a property of the node at hand says.
     #[inline]
     fn property(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
-        let head = self.head.as_mut()?;
+        if !self.reads {
+            return None;
+        }
         // Most properties say nothing, which their first letter shows.
         match name.first() {
             Some(b'#') => {
                 // The nodes begun and not ended include this one.
                 let children = self.cells.get_mut(usize::from(self.depth))?;
-                let cells = || u32_be(value, 0).unwrap_or(0);
+                let cells = || u8::try_from(u32_be(value, 0).unwrap_or(0)).unwrap_or(u8::MAX);
                 if is(name, "#address-cells") {
                     children.address = cells();
                 } else if is(name, "#size-cells") {
                     children.size = cells();
                 }
             }
-            Some(b'd') if is(name, "device_type") => match (head.depth, self.top, value) {
-                (1, _, b"memory\0") => head.roles.add(Roles::MEMORY),
-                (2, Top::Cpus, b"cpu\0") => head.roles.add(Roles::CPU),
+            Some(b'd') if is(name, "device_type") => match (self.depth - 1, self.top, value) {
+                (1, _, b"memory\0") => self.head().roles.add(Roles::MEMORY),
+                (2, Top::Cpus, b"cpu\0") => self.head().roles.add(Roles::CPU),
                 _ => {}
             },
             Some(b'c') if is(name, "compatible") => {
+                let wanted = self.wanted;
+                let head = self.head();
                 for text in value.split(|&byte| byte == 0) {
                     if head.depth == 1 && text == b"numa-distance-map-v1" {
                         head.roles.add(Roles::DISTANCES);
                     } else if text == b"arm,psci-1.0" || text == b"arm,psci-0.2" {
                         head.roles.add(Roles::PSCI);
                     }
-                    if self.wanted.iter().any(|wanted| wanted.as_bytes() == text) {
+                    if wanted.iter().any(|wanted| wanted.as_bytes() == text) {
                         head.roles.add(Roles::WANTED);
                     }
                 }
@@ -211,7 +236,7 @@ impl<'a> Walk<'a> {
 
     /// Goes on to the end of the next node's properties.
     #[inline]
-    fn advance(&mut self) -> Result<Option<FdtSlot>, FdtError> {
+    pub(super) fn advance(&mut self) -> Result<Option<&FdtSlot>, FdtError> {
         while !self.finished {
             let (offset, token) = self.tokens.step()?;
             match token {
@@ -220,17 +245,17 @@ impl<'a> Walk<'a> {
                         .ok_or(FdtError::StrayProperty { offset })?;
                 }
                 Token::Begin { name } => {
-                    let done = self.head.take();
+                    let is_done = self.reads;
                     self.begin(offset, name)?;
-                    if done.is_some() {
-                        return Ok(done);
+                    if is_done {
+                        return Ok(Some(self.before()));
                     }
                 }
                 Token::End => {
                     let depth = self.depth.checked_sub(1);
                     self.depth = depth.ok_or(FdtError::Unbalanced { offset })?;
-                    if let Some(done) = self.head.take() {
-                        return Ok(Some(done));
+                    if core::mem::take(&mut self.reads) {
+                        return Ok(Some(self.head()));
                     }
                 }
                 Token::Finish if self.depth != 0 || !self.has_root => {
@@ -248,7 +273,7 @@ impl Iterator for Walk<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.advance();
+        let next = self.advance().map(|done| done.copied());
         self.finished |= next.is_err();
         next.transpose()
     }
