@@ -78,6 +78,8 @@ impl Life {
         if self.world.is_full {
             return Err(Refusal::new(RefusalCode::Internal, "no space left"));
         }
+        // Its number is in the journal.
+        self.world.next_serial = self.world.next_serial.max(grant.id.number + 1);
         self.world.grants.insert(grant.id, grant.clone());
         self.granted.insert(grant.id, grant.clone());
         Ok(Granted {
