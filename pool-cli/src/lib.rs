@@ -73,6 +73,8 @@ pub enum Subcommands {
     Plan(plan::Options),
     #[command(hide = true)]
     Injector,
+    #[command(hide = true)]
+    Reserve,
 }
 
 const EXAMPLES: &str = "\
@@ -100,6 +102,7 @@ impl Subcommands {
             Self::Resize(options) => change::resize(options, output),
             Self::Revoke(options) => grant::revoke(options, output),
             Self::Injector => injector::run(),
+            Self::Reserve => serve::reserve(),
             Self::Libvirt(options) => libvirt::run(options, output),
             Self::Plan(options) => plan::run(options, output),
             Self::Run(options) => run::run(options, program, output),

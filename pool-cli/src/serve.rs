@@ -4,7 +4,9 @@ use crate::Program;
 use crate::failure::Failure;
 use clap::Args;
 use firstlight_pool::config::Config;
+use firstlight_pool::fill::reserver;
 use firstlight_pool::server;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -35,5 +37,14 @@ pub(crate) fn run(options: &Options, program: Program) -> Result<(), Failure> {
     };
     let path = options.config.clone();
     let read = move || Config::read(&path).map_err(|error| error.to_string());
-    server::serve(&config, read, &mut say).map_err(Failure::served)
+    // Also where the program was replaced meanwhile.
+    let command = ["/proc/self/exe"].iter().chain(program.prefix());
+    let reserves = command.chain(&["reserve"]).map(OsString::from).collect();
+    server::serve(&config, read, reserves, &mut say).map_err(Failure::served)
+}
+
+/// Runs the process that reserves huge pages in clients' files.
+pub(crate) fn reserve() -> Result<(), Failure> {
+    reserver::serve(io::stdin())
+        .map_err(|error| Failure::Pool(format!("beside the daemon: {error}")))
 }

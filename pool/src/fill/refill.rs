@@ -14,6 +14,7 @@
 //!   asked for, and the count says whether it was a hole.
 
 use super::batches::{Batches, in_one_go, length};
+use super::reserver::Reserver;
 use crate::os::memory_file;
 use crate::protocol::PageSize;
 use std::collections::HashSet;
@@ -79,6 +80,8 @@ pub struct Refill {
     pub new_pages: u64,
     /// The lease.
     pub tenure: Arc<Tenure>,
+    /// Reserves huge pages: the file is a client's.
+    pub reserver: Arc<Reserver>,
 }
 
 impl Refill {
@@ -110,7 +113,7 @@ impl Refill {
         let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");
         let comes_back = batches.comes_back;
         let filled = batches.timed(bytes, || {
-            let put_back = || put_back(file, self.page, page * bytes);
+            let put_back = || self.put_back(file, page * bytes);
             in_one_go(comes_back, || self.tenure.during(put_back)).ok_or_else(over)?
         })?;
         if filled {
@@ -118,28 +121,28 @@ impl Refill {
         }
         Ok(filled)
     }
-}
 
-/// Says whether the file has more or fewer pages now: one that the guest takes
-/// or gives back at the very same moment may be mistaken for this one.
-fn put_back(file: &OwnedFd, page: PageSize, at: u64) -> io::Result<bool> {
-    let stat = rustix::fs::fstat(file)?;
-    let bytes = page.bytes();
-    if u64::try_from(stat.st_size).is_ok_and(|length| length < at + bytes) {
-        return Err(io::Error::other("its client made it shorter"));
-    }
-    match page {
-        PageSize::Huge | PageSize::Giant => {
-            memory_file::reserve(file, at, bytes)?;
-            memory_file::refill(file, at, bytes)?;
+    /// Says whether the file has more or fewer pages now: one that the guest takes
+    /// or gives back at the very same moment may be mistaken for this one.
+    fn put_back(&self, file: &OwnedFd, at: u64) -> io::Result<bool> {
+        let stat = rustix::fs::fstat(file)?;
+        let bytes = self.page.bytes();
+        if u64::try_from(stat.st_size).is_ok_and(|length| length < at + bytes) {
+            return Err(io::Error::other("its client made it shorter"));
         }
-        PageSize::Transparent => {
-            // Touching a page that is there is not for nothing here.
-            if !memory_file::has_hole(file, at, bytes)? {
-                return Ok(false);
+        match self.page {
+            PageSize::Huge | PageSize::Giant => {
+                self.reserver.reserve(file, at, bytes)?;
+                memory_file::refill(file, at, bytes)?;
             }
-            memory_file::populate(file, at, length(bytes)?)?;
+            PageSize::Transparent => {
+                // Touching a page that is there is not for nothing here.
+                if !memory_file::has_hole(file, at, bytes)? {
+                    return Ok(false);
+                }
+                memory_file::populate(file, at, length(bytes)?)?;
+            }
         }
+        Ok(rustix::fs::fstat(file)?.st_blocks != stat.st_blocks)
     }
-    Ok(rustix::fs::fstat(file)?.st_blocks != stat.st_blocks)
 }

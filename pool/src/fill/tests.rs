@@ -250,6 +250,15 @@ fn what_lies_behind_the_end_is_given_back_and_nothing_else() {
     assert!((4096..1 << 20).contains(&held) || held == 2 << 20, "{held}");
 }
 
+/// What its client put or reserved behind the end would be promised for as long as the slab is used.
+#[test]
+fn what_lies_behind_the_end_goes_before_a_slab_is_zeroed_in_place() {
+    let file = file();
+    memory_file::refill(&file, BYTES, 2 << 20).unwrap();
+    run(policy(None), job(&file, IN_PLACE)).result.unwrap();
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
+}
+
 /// The scheduling policy of this thread, as the kernel numbers them.
 fn scheduling_policy() -> String {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();

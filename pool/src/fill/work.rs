@@ -82,6 +82,8 @@ impl Work {
                 if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(bytes) {
                     return Err(io::Error::other("its length was changed"));
                 }
+                // What its client reserved behind the end would stay promised.
+                memory_file::set_length(file, bytes)?;
                 let twice_bytes = Cell::new(0);
                 let zeroed = batches.each(0, bytes, None, |at, bytes| {
                     twice_bytes.set(twice_bytes.get() + zero(file, at, bytes)?);

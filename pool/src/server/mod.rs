@@ -89,6 +89,7 @@ use pool::{Parts, Pool, now};
 use refills::Refills;
 use reload::{Read, Reader};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -104,7 +105,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal ends it or it was drained.
 ///
-/// `read` reads the configuration again, on a thread, when a signal asks for it; `say` gets a line for
+/// `read` reads the configuration again, on a thread, when a signal asks for it; `reserves` is the command of a process
+/// that calls [`reserver::serve`](crate::fill::reserver::serve) with its standard input; `say` gets a line for
 /// the operator now and then.
 ///
 /// # Errors
@@ -112,9 +114,10 @@ const TICK: Duration = Duration::from_secs(1);
 pub fn serve(
     config: &Config,
     read: impl Fn() -> Result<Config, String> + Send + Sync + 'static,
+    reserves: Vec<OsString>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), ServeError> {
-    let mut server = Server::start(config, Arc::new(read), say)?;
+    let mut server = Server::start(config, Arc::new(read), reserves, say)?;
     let result = server.run(say);
     server.stop(config.keep_on_stop, say);
     result
@@ -148,6 +151,7 @@ impl Server {
     fn start(
         config: &Config,
         read: Arc<Read>,
+        reserves: Vec<OsString>,
         say: &mut dyn FnMut(&str),
     ) -> Result<Self, ServeError> {
         let failed = |error| ServeError::system("handle signals", error);
@@ -178,7 +182,8 @@ impl Server {
         let workers = Workers::new(&config.fill, Arc::clone(&threads));
         let workers = workers.map_err(|error| ServeError::system("wake itself", error))?;
         let reader = Reader::new(read, Arc::clone(&threads), workers.waker());
-        let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
+        let after = Duration::from_secs(config.fill.refill_after_s.into());
+        let refills = Refills::new(after, reserves);
         let now = now();
         let machine = Machine::new(Start {
             rules,

@@ -7,12 +7,13 @@
 
 use super::pool::Pool;
 use super::workers::Ticket;
-use crate::fill::{Job, Refill, Tenure, Work};
+use crate::fill::{Job, Refill, Reserver, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial, Whose};
 use crate::protocol::PoolRow;
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -50,11 +51,14 @@ pub(super) struct Refills {
     trouble: BTreeMap<Key, String>,
     /// Leases whose slab is being made as long as it was.
     shortening: BTreeSet<Serial>,
+    /// What reserves huge pages in clients' files, and what does it on each node: a client may make it wait.
+    reserves: Vec<OsString>,
+    reservers: BTreeMap<Option<u32>, Arc<Reserver>>,
 }
 
 impl Refills {
-    /// What is put back was missing for as long as `after`.
-    pub(super) fn new(after: Duration) -> Self {
+    /// What is put back was missing for as long as `after`; `reserves` is the command of [`Reserver::by`].
+    pub(super) fn new(after: Duration, reserves: Vec<OsString>) -> Self {
         Self {
             after,
             leases: BTreeMap::new(),
@@ -62,6 +66,8 @@ impl Refills {
             refilled_bytes: BTreeMap::new(),
             trouble: BTreeMap::new(),
             shortening: BTreeSet::new(),
+            reserves,
+            reservers: BTreeMap::new(),
         }
     }
 
@@ -83,6 +89,11 @@ impl Refills {
         let refilled = self.leases.remove(&serial)?;
         refilled.tenure.end();
         Some(refilled.tenure)
+    }
+
+    fn reserver(&mut self, node: Option<u32>) -> Arc<Reserver> {
+        let of_node = self.reservers.entry(node);
+        Arc::clone(of_node.or_insert_with(|| Arc::new(Reserver::by(&self.reserves))))
     }
 
     /// A slab is as long as it was.
@@ -182,6 +193,7 @@ impl Pool {
         let slab = self.files.get(lease.slab)?;
         let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
+        let reserver = self.refills.reserver(node);
         let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let refill = Refill {
             page,
@@ -191,6 +203,7 @@ impl Pool {
             most_pages: due.most_pages.min(turn_pages),
             new_pages: due.new_pages,
             tenure: Arc::clone(&refilled.tenure),
+            reserver,
         };
         let job = Job {
             cancel: refilled.tenure.ended(),

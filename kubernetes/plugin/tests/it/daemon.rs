@@ -18,7 +18,7 @@ fn serves() {
     let path = PathBuf::from(std::env::var_os(CONFIG).expect("a configuration"));
     let config = Config::read(&path).unwrap();
     let read = move || Config::read(&path).map_err(|error| error.to_string());
-    server::serve(&config, read, &mut |line| eprintln!("{line}")).unwrap();
+    server::serve(&config, read, Vec::new(), &mut |line| eprintln!("{line}")).unwrap();
 }
 
 /// Three slabs of 2 MiB, without huge pages.

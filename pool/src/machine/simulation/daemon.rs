@@ -424,7 +424,7 @@ impl Life {
         if is_clean {
             inode.held_bytes = key.bytes;
             inode.is_zero = true;
-            // PROBE: as if the file were cut to its length before it is zeroed in place.
+            // It is cut to its length before it is zeroed in place.
             inode.reserved_bytes = 0;
             inode.given_to.clear();
             self.books.out_of_reach(slab, true);
