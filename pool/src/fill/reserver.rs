@@ -177,11 +177,14 @@ mod tests {
             .ok()
     }
 
-    /// Whether it has something to do: it waits for a lock, or turns round for it.
+    /// Whether one of its threads has something to do: it waits for a lock, or turns round for it.
     fn is_at_it(process: u32) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        let state = stat.rsplit(") ").next();
-        state.is_some_and(|state| state.starts_with(['D', 'R']))
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let stats = threads
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+        let mut states = stats.filter_map(|stat| stat.rsplit(") ").next()?.chars().next());
+        states.any(|state| matches!(state, 'D' | 'R'))
     }
 
     #[test]
@@ -228,6 +231,10 @@ mod tests {
                     memory_file::allocate(&file, 0, PAGES * PAGE).unwrap();
                     is_held.store(false, Ordering::Release);
                 });
+                // Not before the other has the lock.
+                while memory_file::held_bytes(&file).unwrap() == 0 {
+                    thread::yield_now();
+                }
                 scope.spawn(|| reserver.reserve(&file, 0, PAGE).unwrap());
                 while is_held.load(Ordering::Acquire) {
                     if is_at_it(process) {
