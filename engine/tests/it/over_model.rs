@@ -513,7 +513,7 @@ fn cases() -> u32 {
     let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
         .ok()
         .and_then(|n| n.parse().ok());
-    set.unwrap_or(if cfg!(miri) { 2 } else { 2000 })
+    set.unwrap_or(if cfg!(miri) { 1 } else { 2000 })
 }
 
 proptest! {

@@ -111,7 +111,7 @@ fn threads_never_hold_the_same_frame_of_a_range() {
         .map(|segment| segment.statistics().free_frames)
         .sum();
     let owners: Vec<_> = (0..end).map(|_| AtomicU32::new(0)).collect();
-    let rounds = if cfg!(miri) { 20 } else { 5000 };
+    let rounds = if cfg!(miri) { 8 } else { 5000 };
     std::thread::scope(|scope| {
         for thread in 1..=4u32 {
             let (segments, owners) = (&segments, &owners);
