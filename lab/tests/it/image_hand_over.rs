@@ -261,6 +261,12 @@ fn broken_nodes_are_mended() {
         memory_of(9, u64::MAX, u64::MAX),
     ];
     let two = || good().tables([srat(&halves())]);
+    let nodes = |count: u32| -> Vec<_> {
+        let each = 256 * MIB / 512;
+        (0..count)
+            .map(|node| memory_of(node, u64::from(node) * each, each))
+            .collect()
+    };
     all([
         (
             with(&[1, 40, 2, 0]),
@@ -295,6 +301,12 @@ fn broken_nodes_are_mended() {
             Machine,
             &["storage for 1024 entries is too small: 5000 are needed"],
         ),
+        (
+            good().tables([srat(&nodes(257))]),
+            Machine,
+            &["topology nodes: storage for 256 entries is too small: 257 are needed"],
+        ),
+        (good().tables([srat(&nodes(256))]), Ok, &["node 255:"]),
     ]);
 }
 
