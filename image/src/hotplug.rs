@@ -1,13 +1,11 @@
 //! Slots of DIMMs that come and go while the machine runs: [`Slots`], the registers that QEMU
-//! has for them at an I/O port, as ACPI's code for this board uses them.
+//! has for them, as ACPI's code for this board uses them, and where that says they are, [`Place`].
 //!
 //! One register selects a slot, others describe what is in it, and a byte of status says what
 //! happened to it since. What came of that is reported back, so that the host knows.
 
 use firstlight::addr::PhysRange;
 
-/// Where the registers are on QEMU's boards `pc` and `q35`.
-pub const PORT: u16 = 0xa00;
 /// The most slots that a machine has.
 pub const MOST_SLOTS: u32 = 256;
 
@@ -39,6 +37,65 @@ const OF_EJECTION: u32 = 3;
 const SUCCESS: u32 = 0;
 const FAILURE: u32 = 1;
 const IN_USE: u32 = 0x81;
+
+/// Where the registers are: at I/O port 0xa00 of QEMU's boards `pc` and `q35`, in memory of arm64's `virt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Whether they are I/O ports, not memory.
+    pub is_io: bool,
+    /// The first of them.
+    pub address: u64,
+}
+
+impl Place {
+    /// What ACPI's code in a DSDT calls them.
+    const REGION: &[u8] = b"\x5b\x80HPMR";
+    /// Their bytes.
+    const BYTES: u64 = 24;
+
+    /// By the region that ACPI's code in `dsdt` declares for them; `None` if it declares none, or one of another kind.
+    ///
+    /// ```
+    /// use firstlight_image::hotplug::Place;
+    /// let code = b"\x5b\x80HPMR\x01\x0b\x00\x0a\x0a\x18"; // OperationRegion (HPMR, SystemIO, 0x0A00, 0x18)
+    /// assert_eq!(Place::find(code), Some(Place { is_io: true, address: 0xa00 }));
+    /// ```
+    #[must_use]
+    pub fn find(dsdt: &[u8]) -> Option<Self> {
+        let at = dsdt
+            .windows(Self::REGION.len())
+            .position(|code| code == Self::REGION)?;
+        let (space, rest) = dsdt.get(at + Self::REGION.len()..)?.split_first()?;
+        let is_io = match space {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let (address, rest) = integer(rest)?;
+        let (bytes, _) = integer(rest)?;
+        let ends = address.checked_add(bytes)?;
+        let fits = bytes >= Self::BYTES && address > 0 && (!is_io || ends <= 1 << 16);
+        fits.then_some(Self { is_io, address })
+    }
+}
+
+/// An integer of ACPI's code, and what follows it.
+fn integer(code: &[u8]) -> Option<(u64, &[u8])> {
+    let (kind, rest) = code.split_first()?;
+    let bytes = match kind {
+        0x0a => 1,
+        0x0b => 2,
+        0x0c => 4,
+        0x0e => 8,
+        _ => return None,
+    };
+    let (value, rest) = rest.split_at_checked(bytes)?;
+    let value = value
+        .iter()
+        .rev()
+        .fold(0, |all, byte| all << 8 | u64::from(*byte));
+    Some((value, rest))
+}
 
 /// The registers.
 pub trait Registers {
@@ -273,6 +330,48 @@ mod tests {
                 slot(4, INSERTED | REMOVING),
             ],
             selected: 0,
+        }
+    }
+
+    #[test]
+    fn registers_are_where_the_board_declares_them() {
+        let find = |code: &[u8]| Place::find(&[b"DSDT and before".as_slice(), code].concat());
+        let io = |address| {
+            Some(Place {
+                is_io: true,
+                address,
+            })
+        };
+        let memory = |address| {
+            Some(Place {
+                is_io: false,
+                address,
+            })
+        };
+        assert_eq!(find(b"\x5b\x80HPMR\x01\x0b\x00\x0a\x0a\x18\x5b"), io(0xa00));
+        // arm64's `virt`, and in a wider form.
+        assert_eq!(
+            find(b"\x5b\x80HPMR\x00\x0c\0\0\x07\x09\x0a\x18"),
+            memory(0x907_0000)
+        );
+        let wide = b"\x5b\x80HPMR\x00\x0e\0\0\x07\x09\x01\0\0\0\x0b\x18\0";
+        assert_eq!(find(wide), memory(0x1_0907_0000));
+        for none in [
+            &b""[..],
+            b"\x5b\x80HPMX\x01\x0b\x00\x0a\x0a\x18",
+            // The fields of the region name it, too.
+            b"\x5b\x81HPMR\x01\x0b\x00\x0a\x0a\x18",
+            // Another space, too few registers, beyond all ports, at 0, no integers.
+            b"\x5b\x80HPMR\x02\x0b\x00\x0a\x0a\x18",
+            b"\x5b\x80HPMR\x01\x0b\x00\x0a\x0a\x17",
+            b"\x5b\x80HPMR\x01\x0b\xf0\xff\x0a\x18",
+            b"\x5b\x80HPMR\x01\x0b\x00\x00\x0a\x18",
+            b"\x5b\x80HPMR\x01\x70\x00\x0a\x0a\x18",
+        ] {
+            assert_eq!(find(none), None, "{}", none.escape_ascii());
+        }
+        for end in 0..wide.len() {
+            assert_eq!(Place::find(&wide[..end]), None);
         }
     }
 

@@ -6,7 +6,7 @@
 //! | `pvh` | the hand-over of a PVH loader: memory map, command line | x86-64 |
 //! | `acpi` | CPUs, nodes, timers; how long firmware took | x86-64 |
 //! | `uefi` | the hand-over of the UEFI loader, in a module of PVH; a screen, variables, the way out | x86-64 |
-//! | `spcr` | the serial port of the console, by ACPI | x86-64 |
+//! | `late` | the serial port of the console and the slots of DIMMs, by ACPI, once memory is up | x86-64 |
 //! | `times` | none; events and lines of the time before the entry, where firmware is UEFI | x86-64 |
 //! | `tree` | a device tree, with all of that | aarch64, riscv64 |
 //!
@@ -32,7 +32,7 @@ pub(crate) use {
 };
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod spcr;
+pub(crate) mod late;
 #[cfg(target_arch = "x86_64")]
 mod times;
 #[cfg(target_arch = "x86_64")]

@@ -12,7 +12,7 @@ pub(crate) fn take_turns(_: u32) {
 pub(crate) mod hotplug {
     use firstlight_image::hotplug::Registers;
 
-    use crate::firmware::Tables;
+    use crate::machine::Machine;
 
     /// There are none.
     pub(crate) enum SlotPorts {}
@@ -49,7 +49,7 @@ pub(crate) mod hotplug {
     ///
     /// # Safety
     /// None is needed here.
-    pub(crate) unsafe fn open(_: &Tables) -> Option<(SlotPorts, PowerButton)> {
+    pub(crate) unsafe fn open(_: &Machine) -> Option<(SlotPorts, PowerButton)> {
         None
     }
 }

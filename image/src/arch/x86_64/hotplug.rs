@@ -1,44 +1,52 @@
 //! Ports of memory hotplug: the registers of slots, [`SlotPorts`], and the power button,
 //! [`PowerButton`].
 
-use firstlight_image::hotplug::{PORT, Registers};
+use firstlight_image::hotplug::Registers;
 use x86_64::instructions::port::Port;
 
-use crate::firmware::Tables;
+use crate::firmware::late;
+use crate::machine::Machine;
 
-/// The registers of slots, at their ports.
-pub(crate) struct SlotPorts(());
+/// The registers of slots, at their ports: the first; without slots there is none.
+pub(crate) struct SlotPorts(Option<u16>);
 
 /// Both, on a machine with a power button, which ends their use.
 ///
 /// # Safety
 /// Nothing else uses their ports.
-pub(crate) unsafe fn open(tables: &Tables) -> Option<(SlotPorts, PowerButton)> {
-    let port = tables.event_port?;
+pub(crate) unsafe fn open(machine: &Machine) -> Option<(SlotPorts, PowerButton)> {
+    let port = machine.tables.event_port?;
+    // On other boards anything may be at those ports: they are not even looked at.
+    let place = late::slots(machine).filter(|place| place.is_io);
+    let first = place.and_then(|place| u16::try_from(place.address).ok());
     // SAFETY: firmware's tables name the port; the rest is the caller's promise.
-    Some((SlotPorts(()), unsafe { PowerButton::new(port) }))
+    Some((SlotPorts(first), unsafe { PowerButton::new(port) }))
 }
 
-// Without such registers all of it reads as ones: there are no slots then.
+// Where there are none all of it reads as ones, as a bus does.
 impl Registers for SlotPorts {
     fn read32(&self, at: u16) -> u32 {
-        // SAFETY: reading has no effect, whatever is there.
-        unsafe { Port::new(PORT + at).read() }
+        let Some(first) = self.0 else { return u32::MAX };
+        // SAFETY: firmware names the registers; reading them has no effect.
+        unsafe { Port::new(first + at).read() }
     }
 
     fn read8(&self, at: u16) -> u8 {
+        let Some(first) = self.0 else { return u8::MAX };
         // SAFETY: as above.
-        unsafe { Port::new(PORT + at).read() }
+        unsafe { Port::new(first + at).read() }
     }
 
     fn write32(&mut self, at: u16, value: u32) {
+        let Some(first) = self.0 else { return };
         // SAFETY: the ports are this driver's (the promise of `open`).
-        unsafe { Port::new(PORT + at).write(value) }
+        unsafe { Port::new(first + at).write(value) }
     }
 
     fn write8(&mut self, at: u16, value: u8) {
+        let Some(first) = self.0 else { return };
         // SAFETY: as above.
-        unsafe { Port::new(PORT + at).write(value) }
+        unsafe { Port::new(first + at).write(value) }
     }
 }
 
