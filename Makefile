@@ -29,7 +29,7 @@ OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-
 HOST = $(shell rustc --version --verbose | sed -n 's/^host: //p')
 BARE := x86_64-unknown-none
 # What the image's UEFI loader is built for.
-UEFI := x86_64-unknown-uefi
+UEFI := x86_64-unknown-uefi aarch64-unknown-uefi
 # What the image is built for besides, and QEMU's names of those processors.
 OTHERS := aarch64-unknown-none riscv64gc-unknown-none-elf
 EMULATED := x86_64 aarch64 riscv64
@@ -45,7 +45,7 @@ PAGE_CASES ?= 10
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help build image stick run test test-workspace test-features test-pages nightly mutants coverage stress verify verify-planted soak slurm kubernetes pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts boot-counts check check-host check-fuzz check-bare check-kubernetes publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features test-pages nightly mutants coverage stress verify verify-planted soak slurm kubernetes pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts boot-counts arm check check-host check-fuzz check-bare check-kubernetes publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -72,12 +72,11 @@ image: setup ## start: build the bare-metal image for all processors and its UEF
 	    scripts/setup.sh target $$target; \
 	    cargo build --release --quiet -p firstlight-image --target $$target; \
 	done
-	@$(if $(ONLY),,scripts/setup.sh target $(UEFI))
-	@$(if $(ONLY),,cargo build --release --quiet -p firstlight-image-uefi --target $(UEFI))
+	@$(if $(ONLY),,for target in $(UEFI); do scripts/setup.sh target $$target; done)
+	@$(if $(ONLY),,cargo build --release --quiet -p firstlight-image-uefi $(UEFI:%=--target %))
 
 stick: setup ## start: a USB stick that runs the image on a real machine, as the file target/stick.img, docs/stick.md; APPEND="words"
-	@scripts/setup.sh target $(BARE)
-	@scripts/setup.sh target $(UEFI)
+	@for target in $(BARE) $(OTHERS) $(UEFI); do scripts/setup.sh target $$target; done
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes some minutes" >&2
 	@cargo run --release --quiet -p firstlight-cli -- stick --output $${CARGO_TARGET_DIR:-target}/stick.img --append "$(APPEND)"
 
@@ -85,7 +84,7 @@ test: test-workspace test-features ## test: all tests, documentation examples am
 
 test-workspace: setup
 	@for target in $(BARE) $(UEFI) $(OTHERS); do scripts/setup.sh target $$target; done
-	@scripts/setup.sh ovmf || echo "firstlight: tests that need UEFI say that they are skipped" >&2
+	@scripts/setup.sh ovmf x86_64 aarch64 || echo "firstlight: tests that need UEFI say that they are skipped" >&2
 	@scripts/setup.sh qemu $(EMULATED) || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@scripts/setup.sh debian dosfstools gdisk || echo "firstlight: sticks are not looked at by fsck.fat and sgdisk" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
@@ -220,6 +219,12 @@ counts: setup ## measure: count instructions, fail where they grew by 2 %; UPDAT
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --features page-16k --bin counts -- $(if $(UPDATE),update)
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
+arm: setup ## long: the image on Arm machines of many shapes by UEFI (EDK2): 1 to 123 CPUs, 4 nodes, ACPI and a device tree (minutes)
+	@for target in aarch64-unknown-none aarch64-unknown-uefi; do scripts/setup.sh target $$target; done
+	@scripts/setup.sh qemu aarch64
+	@scripts/setup.sh ovmf aarch64
+	@cargo test --quiet -p firstlight-lab --test it -- --ignored --nocapture boot_uefi::arm::arm_machines
+
 boot-counts: setup ## measure: count the instructions of the image's boots; UPDATE=1 accepts the new counts
 	@for target in $(BARE) $(OTHERS); do scripts/setup.sh target $$target; done
 	@scripts/setup.sh qemu $(EMULATED)
@@ -253,8 +258,8 @@ check-bare: setup
 	@# Workers need `content`.
 	@cargo clippy --quiet $(patsubst %,-p %,$(filter-out firstlight-workers,$(ENGINE))) --no-default-features -- -D warnings
 	@cargo clippy --release --quiet $(ENGINE:%=-p %) -p firstlight-image --target $(BARE) -- -D warnings
-	@scripts/setup.sh target $(UEFI)
-	@cargo clippy --release --quiet -p firstlight-image-uefi --target $(UEFI) -- -D warnings
+	@for target in $(UEFI); do scripts/setup.sh target $$target; done
+	@cargo clippy --release --quiet -p firstlight-image-uefi $(UEFI:%=--target %) -- -D warnings
 	@for target in $(OTHERS); do \
 	    scripts/setup.sh target $$target; \
 	    cargo clippy --release --quiet $(ENGINE:%=-p %) -p firstlight-image --target $$target -- -D warnings; \
@@ -278,8 +283,8 @@ msrv-engine: setup
 
 msrv: msrv-engine ## test: all libraries and programs with the oldest Rust that is promised
 	@cargo +$(MSRV) check --workspace --quiet --target-dir target/msrv
-	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(UEFI) || rustup target add --toolchain $(MSRV) $(UEFI) >&2
-	@cargo +$(MSRV) check -p firstlight-image-uefi --target $(UEFI) --quiet --target-dir target/msrv
+	@rustup target add --toolchain $(MSRV) $(UEFI) >/dev/null 2>&1
+	@cargo +$(MSRV) check -p firstlight-image-uefi $(UEFI:%=--target %) --quiet --target-dir target/msrv
 	@for target in $(OTHERS); do \
 	    rustup target list --installed --toolchain $(MSRV) | grep -qx $$target || rustup target add --toolchain $(MSRV) $$target >&2; \
 	    cargo +$(MSRV) check -p firstlight-image --target $$target --quiet --target-dir target/msrv; \

@@ -4,6 +4,8 @@ use std::env::var;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    // Firmware may be UEFI: there is a loader for it.
+    println!("cargo:rustc-check-cfg=cfg(uefi)");
     if var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
         return;
     }
@@ -12,14 +14,26 @@ fn main() {
     let script = format!("{folder}/src/arch/{processor}/link.ld");
     println!("cargo:rerun-if-changed={script}");
     println!("cargo:rustc-link-arg-bins=-T{script}");
-    // Some targets' default is position-independent; loaders load to the addresses in the file.
-    println!("cargo:rustc-link-arg-bins=--no-pie");
-    if processor == "x86_64" {
-        // By these the UEFI loader moves the image, where its addresses are taken.
-        println!("cargo:rustc-link-arg-bins=--emit-relocs");
+    if processor != "riscv64" {
+        println!("cargo:rustc-cfg=uefi");
     }
-    if processor == "aarch64" {
-        // Linux's boot protocol is for a file that begins with its header.
-        println!("cargo:rustc-link-arg-bins=--oformat=binary");
+    let link: &[&str] = match processor.as_str() {
+        // By its relocations the UEFI loader moves the image, where its addresses are taken.
+        "x86_64" => &["--no-pie", "--emit-relocs"],
+        // Linux's boot protocol is for a file that begins with its header and may be anywhere: its first
+        // instructions move it, by a list of the words that are addresses.
+        "aarch64" => &[
+            "--oformat=binary",
+            "--pie",
+            "--no-dynamic-linker",
+            "-znotext",
+            "-zpack-relative-relocs",
+            "-znorelro",
+        ],
+        // Some targets' default is position-independent; loaders load to the addresses in the file.
+        _ => &["--no-pie"],
+    };
+    for argument in link {
+        println!("cargo:rustc-link-arg-bins={argument}");
     }
 }

@@ -7,7 +7,7 @@
 #   scripts/setup.sh tool CRATE [BINARY] and a cargo-installed tool
 #   scripts/setup.sh debian PACKAGE...   and Debian packages
 #   scripts/setup.sh qemu [PROCESSOR...] and QEMU, Debian's or whichever there is: for x86_64, or for these
-#   scripts/setup.sh ovmf                and UEFI for QEMU's machines, likewise
+#   scripts/setup.sh ovmf [PROCESSOR...] and UEFI for QEMU's machines, likewise
 #   scripts/setup.sh browser             and a browser, likewise
 #
 # Says nothing and changes nothing when all is there. Debian packages are
@@ -108,8 +108,17 @@ qemu)
     [ ${#missing[@]} = 0 ] || debian "${missing[@]}"
     ;;
 ovmf)
-    [ -e /usr/share/OVMF/OVMF_CODE_4M.fd ] || [ -e /usr/share/OVMF/OVMF_CODE.fd ] ||
-        [ -d /usr/share/edk2 ] || debian ovmf
+    shift
+    for processor in "${@:-x86_64}"; do
+        case "$processor" in
+        x86_64)
+            [ -e /usr/share/OVMF/OVMF_CODE_4M.fd ] || [ -e /usr/share/OVMF/OVMF_CODE.fd ] ||
+                [ -d /usr/share/edk2 ] || debian ovmf
+            ;;
+        aarch64) [ -e /usr/share/AAVMF/AAVMF_CODE.fd ] || [ -d /usr/share/edk2/aarch64 ] || debian qemu-efi-aarch64 ;;
+        *) fail "scripts/setup.sh: no UEFI for '$processor'" ;;
+        esac
+    done
     ;;
 browser)
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||

@@ -4,9 +4,9 @@
 use crate::boot::Boots;
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::Args;
-use firstlight_lab::boot::BootError;
-use firstlight_lab::stick::Stick;
+use clap::{Args, ValueEnum};
+use firstlight_lab::boot::{BootError, Processor};
+use firstlight_lab::stick::{Programs, Stick};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -32,12 +32,26 @@ pub(crate) struct Options {
         allow_hyphen_values = true
     )]
     append: String,
-    /// The file of the image, instead of the one beside this program
+    /// Only for machines with this processor; without, one stick starts both
+    #[arg(long, value_enum)]
+    arch: Option<Arch>,
+    /// The file of the image for the processor of --arch (without: x86_64), instead of the one beside this program
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// The file of the UEFI loader, instead of the one beside this program
+    /// The file of the UEFI loader for that processor, likewise
     #[arg(long, value_name = "FILE")]
     loader: Option<PathBuf>,
+}
+
+/// Processors that sticks are for.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Arch {
+    /// That of PCs
+    #[value(name = "x86_64")]
+    X86_64,
+    /// Arm's, of 64 bits
+    Aarch64,
 }
 
 const EXAMPLES: &str = "\
@@ -58,6 +72,10 @@ pub(crate) struct Written<'w> {
     words: &'w str,
 }
 
+fn programs((loader, image): &(PathBuf, PathBuf)) -> Programs<'_> {
+    Programs { loader, image }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let path = &options.output;
@@ -68,11 +86,23 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         )));
     }
     let boots = Boots::silent()?;
-    let image = options.image.clone().map_or_else(|| boots.image(), Ok)?;
-    let loader = options.loader.clone().map_or_else(|| boots.loader(), Ok)?;
+    let is_named = options.image.is_some() || options.loader.is_some();
+    let only = options.arch.or(is_named.then_some(Arch::X86_64));
+    let files = |arch: Arch, processor| -> Result<Option<(PathBuf, PathBuf)>, Failure> {
+        if only.is_some_and(|only| only != arch) {
+            return Ok(None);
+        }
+        let image = options.image.clone();
+        let image = image.map_or_else(|| boots.image(processor), Ok)?;
+        let loader = options.loader.clone();
+        let loader = loader.map_or_else(|| boots.loader(processor), Ok)?;
+        Ok(Some((loader, image)))
+    };
+    let x86_64 = files(Arch::X86_64, Processor::X86_64)?;
+    let aarch64 = files(Arch::Aarch64, Processor::Aarch64)?;
     let stick = Stick {
-        loader: &loader,
-        image: &image,
+        x86_64: x86_64.as_ref().map(programs),
+        aarch64: aarch64.as_ref().map(programs),
         words: &options.append,
     };
     let failed = |error| Failure::Boot(BootError::Stick(error));

@@ -1,5 +1,5 @@
 //! The parts of the UEFI loader that need no firmware, and so are tested anywhere: the image's
-//! file ([`elf`]), where the image can be placed ([`place`]), what is refused ([`confidential`]),
+//! file ([`elf`], on aarch64 [`flat`]), where the image can be placed ([`place`]), what is refused ([`confidential`]),
 //! the words of `cmdline.txt` ([`words()`]), the last run's result ([`result`]). The rest is the program in `main.rs`.
 #![no_std]
 #![deny(unsafe_code)]
@@ -10,6 +10,7 @@ extern crate std;
 
 pub mod confidential;
 pub mod elf;
+pub mod flat;
 pub mod place;
 pub mod result;
 

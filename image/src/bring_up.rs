@@ -2,7 +2,7 @@
 //! after each step. A kernel does the same; everything else is the image's own.
 
 use core::fmt;
-use core::iter::repeat_with;
+use core::iter::{once, repeat_with};
 
 use firstlight::acceptance::Pending;
 use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
@@ -99,15 +99,15 @@ pub(crate) fn bring_up(
     if words.test == Some(Test::NoMap) {
         loader.forget_map();
     }
-    let boot = Boot {
+    let start = Boot {
         command_line: loader.command_line.text(),
         reserved: &[
             firmware::FIXED,
-            (DirectMap::DEVICES, "devices"),
+            (DirectMap::devices(), "devices"),
             (image_range(), "image"),
         ],
         policy: loader.policy(),
-        ..Boot::new(loader.map_entries(direct)?)
+        ..Boot::new(())
     };
     // SAFETY: once.
     let own = || unsafe { storage::boot() };
@@ -115,7 +115,7 @@ pub(crate) fn bring_up(
         Some(slots) => slots,
         None => own(),
     };
-    let mut boot = boot.early(slots, log)?;
+    let mut boot = loader.early(direct, start, slots, log)?;
     steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
     let root = firmware::root(direct, &loader);
@@ -137,6 +137,9 @@ pub(crate) fn bring_up(
     let tables = firmware::tables(direct, &loader, root.as_ref());
     let nodes = tables.nodes();
     let BootMemory { map, mut early, .. } = boot;
+    if let Some(range) = firmware::registers(&tables) {
+        direct.add_registers(once(range), || early.allocate(&page_table()))?;
+    }
     let mut topology = nodes.topology(boot.topology, boot.distances, log)?;
     topology.apply(&mut early, Trust::Repair, &mut |notice| correction(notice))?;
     if words.regress(Regression::NodeRanges) {
@@ -254,6 +257,14 @@ fn reserve(
     Ok((page, left, all_read))
 }
 
+/// A page for a page table.
+const fn page_table() -> EarlyRequest {
+    EarlyRequest {
+        max: Some(DirectMap::TABLES_BELOW),
+        ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "page tables")
+    }
+}
+
 /// Maps all memory and firmware's tables, as far as the processor's addresses reach.
 fn map_memory(
     direct: DirectMap,
@@ -287,15 +298,19 @@ fn map_memory(
         )
     };
     let wanted = map.memory().chain(map.regions().iter().filter(acpi));
-    let table = EarlyRequest {
-        max: Some(DirectMap::TABLES_BELOW),
-        ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "page tables")
-    };
+    let table = page_table();
     direct.add(wanted.map(part(0, visible_end)), || early.allocate(&table))?;
     if let Some(uefi) = uefi {
         let below = PhysRange::new(0, limit).unwrap_or_default();
-        let used = uefi.used_later().map(|range| range.intersect(below));
-        direct.add(used, || early.allocate(&table))?;
+        let used = |is_cached| {
+            let used = uefi.used_later(is_cached);
+            used.map(move |range| range.intersect(below))
+        };
+        direct.add(used(true), || early.allocate(&table))?;
+        #[cfg(uefi)]
+        if DirectMap::TYPES_IN_TABLES {
+            direct.add_registers(used(false), || early.allocate(&table))?;
+        }
     }
     let Some(ticks_per_page) = accept_ticks else {
         return Ok(());

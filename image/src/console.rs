@@ -8,7 +8,7 @@ use firstlight_image::json::{self, EVENT_BYTES, Outgoing};
 use firstlight_image::kept::Kept;
 use firstlight_image::record::{Cut, LINE_BYTES, Lines};
 use firstlight_image::screen::Screen;
-#[cfg(target_arch = "x86_64")]
+#[cfg(uefi)]
 use firstlight_image::screen::{CODE_BYTES, CodeBuffers};
 use firstlight_wire::{Event, MARK};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -16,7 +16,7 @@ use spin::{Mutex, MutexGuard};
 
 use crate::arch::frame_buffer::FrameBuffer;
 use crate::arch::serial::Port;
-use crate::arch::{BOOT_PROTOCOL, relax, ticks};
+use crate::arch::{boot_protocol, relax, ticks};
 
 /// Attempts to lock the console before a dying CPU breaks the lock.
 const PATIENCE: u32 = 1_000_000;
@@ -85,7 +85,8 @@ pub(crate) fn install(entry_ticks: u64) {
     line_at(
         entry_ticks,
         format_args!(
-            "Firstlight {version}, a memory engine on bare metal; entered by {BOOT_PROTOCOL}"
+            "Firstlight {version}, a memory engine on bare metal; entered by {}",
+            boot_protocol()
         ),
     );
 }
@@ -123,7 +124,7 @@ pub(crate) fn set_clock(clock: (Frequency, &'static str)) {
 }
 
 /// Events are kept from now on.
-#[cfg(target_arch = "x86_64")]
+#[cfg(uefi)]
 pub(crate) fn keep_events() {
     CONSOLE.lock().keeps = true;
 }
@@ -210,19 +211,19 @@ impl Console {
     }
 
     /// The frequency of ticks and its source, if they are known.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(uefi)]
     pub(crate) fn clock(&self) -> Option<(Frequency, &'static str)> {
         self.clock
     }
 
     /// The events that were kept.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(uefi)]
     pub(crate) fn kept(&self) -> &[u8] {
         self.kept.text()
     }
 
     /// Shows the summary of the kept events as a QR code; whether there is space for one.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(uefi)]
     pub(crate) fn code(&mut self, buffers: &mut CodeBuffers) -> bool {
         let mut text = [0; CODE_BYTES];
         match &mut self.screen {

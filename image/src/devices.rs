@@ -181,7 +181,11 @@ fn open(machine: &Machine, region: Region) -> Result<Window, NoDevice> {
         let page = page.map_err(|_| ())?;
         PhysRange::with_size(page.addr().get(), PAGE_BYTES).ok_or(())
     };
-    if machine.direct.add(core::iter::once(range), table).is_err() {
+    if machine
+        .direct
+        .add_registers(core::iter::once(range), table)
+        .is_err()
+    {
         return Err(unmapped);
     }
     // SAFETY: as above.

@@ -30,7 +30,7 @@ pub(crate) fn event_slots() -> &'static mut [Event] {
 ///
 /// # Safety
 /// Called on the CPU that records them, and none is recorded any more.
-#[cfg(target_arch = "x86_64")]
+#[cfg(uefi)]
 pub(crate) unsafe fn recorded() -> impl Iterator<Item = Event> {
     // SAFETY: the slots' other user does not go on (the caller's promise).
     unsafe { EVENTS.force_unlock() };

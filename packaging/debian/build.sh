@@ -23,13 +23,18 @@ declare -A images=(
     [firstlight-image-aarch64]=aarch64-unknown-none
     [firstlight-image-riscv64]=riscv64gc-unknown-none-elf
 )
-scripts/setup.sh target x86_64-unknown-uefi
+declare -A loaders=(
+    [firstlight-image-uefi.efi]=x86_64-unknown-uefi
+    [firstlight-image-uefi-aarch64.efi]=aarch64-unknown-uefi
+)
 for target in "${images[@]}"; do
     scripts/setup.sh target "$target"
     cargo build --release --quiet -p firstlight-image --target "$target"
 done
-cargo build --release --quiet -p firstlight-image-uefi --target x86_64-unknown-uefi
-loader=$built/x86_64-unknown-uefi/release/firstlight-image-uefi.efi
+for target in "${loaders[@]}"; do
+    scripts/setup.sh target "$target"
+    cargo build --release --quiet -p firstlight-image-uefi --target "$target"
+done
 # The pool was in `firstlight` up to the packages without a revision.
 revision=2
 version=$("$programs/firstlight-pool" --version | awk '{print $2}')-$revision
@@ -122,7 +127,9 @@ for name in "${!images[@]}"; do
 done
 # The binutils of this processor read no other's files.
 strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"
-install -Dm644 "$loader" "$lab/usr/lib/firstlight/firstlight-image-uefi.efi"
+for name in "${!loaders[@]}"; do
+    install -Dm644 "$built/${loaders[$name]}/release/firstlight-image-uefi.efi" "$lab/usr/lib/firstlight/$name"
+done
 install -Dm644 -t "$lab/usr/share/firstlight/schemas" schemas/*
 install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/{schemas,up,boot,image,stick,lab,measurements}.md docs/picture.svg CHANGELOG.md
 install -Dm644 LICENSE-MIT "$lab/usr/share/doc/firstlight/copyright"

@@ -76,9 +76,14 @@ for target in x86_64-unknown-none aarch64-unknown-none riscv64gc-unknown-none-el
     # Line tables are no use without the sources.
     cp "$built/$target/release/firstlight-image" "$images/$name"
 done
-scripts/setup.sh target x86_64-unknown-uefi
-cargo build --release --quiet --locked -p firstlight-image-uefi --target x86_64-unknown-uefi
-cp "$built/x86_64-unknown-uefi/release/firstlight-image-uefi.efi" "$images/"
+for processor in x86_64 aarch64; do
+    target=$processor-unknown-uefi
+    scripts/setup.sh target "$target"
+    cargo build --release --quiet --locked -p firstlight-image-uefi --target "$target"
+    name=firstlight-image-uefi
+    [ "$processor" = x86_64 ] || name=$name-$processor
+    cp "$built/$target/release/firstlight-image-uefi.efi" "$images/$name.efi"
+done
 
 # The linker and the C library that come with Rust: no compiler for C of either processor.
 for target in "${targets[@]}"; do

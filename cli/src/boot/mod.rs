@@ -79,7 +79,7 @@ pub(crate) struct Options {
 enum Firmware {
     /// QEMU's -kernel, by PVH
     Loader,
-    /// OVMF (Debian's package ovmf), from a stick
+    /// OVMF (Debian's packages ovmf, qemu-efi-aarch64), from a stick
     Uefi,
 }
 
@@ -205,14 +205,14 @@ impl Boots {
         })
     }
 
-    /// The file of our image for PCs.
-    pub(crate) fn image(&self) -> Result<PathBuf, Failure> {
-        boot::find_image(Processor::X86_64, &self.stop, &mut Unwatched).map_err(Failure::Boot)
+    /// The file of our image.
+    pub(crate) fn image(&self, processor: Processor) -> Result<PathBuf, Failure> {
+        boot::find_image(processor, &self.stop, &mut Unwatched).map_err(Failure::Boot)
     }
 
     /// The file of our UEFI loader.
-    pub(crate) fn loader(&self) -> Result<PathBuf, Failure> {
-        boot::find_loader(&self.stop, &mut Unwatched).map_err(Failure::Boot)
+    pub(crate) fn loader(&self, processor: Processor) -> Result<PathBuf, Failure> {
+        boot::find_loader(processor, &self.stop, &mut Unwatched).map_err(Failure::Boot)
     }
 
     /// Waits; a signal ends it.

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::report::Page;
 use crate::text::plural;
+use firstlight_lab::boot::Processor;
 use firstlight_lab::export::{self, Format};
 use firstlight_lab::matrix::{Cell, Failed, Impossible, Matrix, Run, Store, initrd};
 use firstlight_lab::records;
@@ -98,7 +99,7 @@ fn give_image(cells: &mut [Cell], options: &Options) -> Result<(), Failure> {
     }
     let image = match &options.image {
         Some(image) => image.clone(),
-        None => Boots::silent()?.image()?,
+        None => Boots::silent()?.image(Processor::X86_64)?,
     };
     for cell in cells.iter_mut() {
         if cell.request.kernel.is_none() {

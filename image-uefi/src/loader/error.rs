@@ -5,10 +5,14 @@ use core::fmt;
 
 use firstlight_image_uefi::MOST_WORDS_BYTES;
 use firstlight_image_uefi::confidential::Confidential;
-use firstlight_image_uefi::elf::ElfError;
+#[cfg(target_arch = "x86_64")]
+use firstlight_image_uefi::elf::ElfError as ImageError;
+#[cfg(target_arch = "aarch64")]
+use firstlight_image_uefi::flat::FlatError as ImageError;
 use uefi::Status;
 
-use super::stick::{IMAGE, WORDS};
+use super::processor::IMAGE;
+use super::stick::WORDS;
 
 /// Why the image cannot be started.
 #[derive(Debug)]
@@ -24,7 +28,7 @@ pub(super) enum StartError {
     Words {
         bytes: usize,
     },
-    Elf(ElfError),
+    Image(ImageError),
     Confidential(Confidential),
     /// No 2 MiB below the end of its reach are free.
     NoPlace {
@@ -39,9 +43,9 @@ pub(super) enum StartError {
     },
 }
 
-impl From<ElfError> for StartError {
-    fn from(error: ElfError) -> Self {
-        Self::Elf(error)
+impl From<ImageError> for StartError {
+    fn from(error: ImageError) -> Self {
+        Self::Image(error)
     }
 }
 
@@ -59,7 +63,7 @@ impl fmt::Display for StartError {
                 f,
                 "{WORDS} has words of {bytes} bytes, expected at most {MOST_WORDS_BYTES}"
             ),
-            Self::Elf(error) => write!(f, "{IMAGE}: {error}; write the stick again"),
+            Self::Image(error) => write!(f, "{IMAGE}: {error}; write the stick again"),
             Self::Confidential(kind) => write!(
                 f,
                 "this is a confidential guest ({kind}): its memory cannot be used before it is \

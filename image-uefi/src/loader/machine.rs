@@ -1,60 +1,11 @@
-//! What firmware and processor say of the machine.
+//! What firmware says of the machine.
 
-use core::arch::x86_64::_rdtsc;
-
-use firstlight_image_uefi::confidential::Processor;
+use firstlight::firmware::fdt::Fdt;
 use firstlight_wire::handover::Screen;
-use raw_cpuid::cpuid;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
 use uefi::proto::console::gop::{GraphicsOutput, PixelFormat};
 use uefi::table::cfg::ConfigTableEntry;
-
-/// The register that says which encryption is active.
-const SEV_STATUS: u32 = 0xc001_0131;
-
-/// The time stamp counter.
-pub(super) fn ticks() -> u64 {
-    // SAFETY: every processor with long mode has it, and firmware allows it.
-    unsafe { _rdtsc() }
-}
-
-pub(super) fn has_hypervisor() -> bool {
-    cpuid!(1).ecx & 1 << 31 != 0
-}
-
-/// What tells confidential guests from others.
-pub(super) fn processor() -> Processor {
-    let highest_leaf = cpuid!(0).eax;
-    let highest_extended_leaf = cpuid!(0x8000_0000).eax;
-    let tdx_name = match highest_leaf >= 0x21 {
-        true => {
-            let leaf = cpuid!(0x21, 0);
-            [leaf.ebx, leaf.edx, leaf.ecx]
-        }
-        false => [0; 3],
-    };
-    let encryption = match highest_extended_leaf >= 0x8000_001f {
-        true => cpuid!(0x8000_001f).eax,
-        false => 0,
-    };
-    Processor {
-        highest_leaf,
-        tdx_name,
-        highest_extended_leaf,
-        encryption,
-    }
-}
-
-/// The register that says which encryption is active; the processor has it.
-pub(super) fn sev_status() -> u64 {
-    let (low, high): (u32, u32);
-    // SAFETY: reading the register has no effect; `confidential::kind` asks only where CPUID
-    // says that it is there.
-    unsafe {
-        core::arch::asm!("rdmsr", in("ecx") SEV_STATUS, out("eax") low, out("edx") high, options(nomem, nostack));
-    }
-    u64::from(high) << 32 | u64::from(low)
-}
+use uefi::{Guid, guid};
 
 pub(super) fn system_table() -> u64 {
     uefi::table::system_table_raw().map_or(0, |table| table.as_ptr() as u64)
@@ -68,6 +19,22 @@ pub(super) fn rsdp() -> u64 {
             .or_else(|| of(ConfigTableEntry::ACPI_GUID))
             .map_or(0, |table| table.address as u64)
     })
+}
+
+/// Where a device tree is, and its bytes, where firmware has one and no ACPI.
+pub(super) fn tree() -> Option<(u64, u64)> {
+    const TREE: Guid = guid!("b1b621d5-f19c-41a5-830b-d9152c69aae0");
+    if rsdp() != 0 {
+        return None;
+    }
+    let address = uefi::system::with_config_table(|tables| {
+        let table = tables.iter().find(|table| table.guid == TREE)?;
+        Some(table.address as u64)
+    })?;
+    // SAFETY: firmware says that a tree is there, which has its length in its first eight bytes.
+    let head = unsafe { core::slice::from_raw_parts(address as *const u8, 8) };
+    let bytes = Fdt::total_bytes(head).ok()?;
+    Some((address, bytes.into()))
 }
 
 /// The first screen with a frame buffer of 4 bytes a pixel; one that only copies blocks

@@ -1,21 +1,22 @@
 //! The way from firmware to the image. All that can fail is done before boot services end.
 
-mod enter;
 mod error;
 mod machine;
 mod memory;
+mod processor;
 mod result;
+mod start_info;
 mod stick;
 
 use core::time::Duration;
 
 use error::StartError;
 use firstlight::start::BootSizes;
-use firstlight_image_uefi::elf::Image;
 use firstlight_image_uefi::result::Next;
-use firstlight_image_uefi::{confidential, place, words};
+use firstlight_image_uefi::{place, words};
 use firstlight_wire::handover::{HEAD_BYTES, Handover, Storage};
 use memory::Pages;
+use processor::{Code, Image};
 use stick::Stick;
 use uefi::boot::{self, MemoryType};
 use uefi::mem::memory_map::{MemoryMap, MemoryMapOwned};
@@ -35,7 +36,7 @@ const SHOWN: Duration = Duration::from_secs(30);
 
 /// Starts the image, or brings its result to the stick.
 pub(crate) fn run() -> Status {
-    let entered_ticks = machine::ticks();
+    let entered_ticks = processor::ticks();
     // A long run is no hang. Firmware without a watchdog refuses.
     let _ = boot::set_watchdog_timer(0, 0x1_0000, None);
     let error = match prepare(entered_ticks) {
@@ -45,7 +46,7 @@ pub(crate) fn run() -> Status {
     println!("firstlight: {error}");
     println!("firstlight: the machine was not changed");
     pause(SHOWN);
-    if machine::has_hypervisor() {
+    if processor::has_hypervisor() {
         runtime::reset(ResetType::SHUTDOWN, Status::LOAD_ERROR, None);
     }
     Status::LOAD_ERROR
@@ -53,7 +54,7 @@ pub(crate) fn run() -> Status {
 
 /// Time to read what is on the screen; a virtual machine's log is read later.
 fn pause(time: Duration) {
-    if !machine::has_hypervisor() {
+    if !processor::has_hypervisor() {
         boot::stall(time);
     }
 }
@@ -64,7 +65,7 @@ struct Ready {
     module: Pages,
     handover: Handover,
     entry: u64,
-    code: enter::Code,
+    code: Code,
 }
 
 fn prepare(entered_ticks: u64) -> Result<Ready, StartError> {
@@ -85,7 +86,7 @@ fn prepare(entered_ticks: u64) -> Result<Ready, StartError> {
     if line.len() > firstlight_image_uefi::MOST_WORDS_BYTES {
         return Err(StartError::Words { bytes: line.len() });
     }
-    if let Some(kind) = confidential::kind(&machine::processor(), machine::sev_status) {
+    if let Some(kind) = processor::confidential() {
         return Err(StartError::Confidential(kind));
     }
     let image = Image::parse(&file)?;
@@ -99,7 +100,7 @@ fn prepare(entered_ticks: u64) -> Result<Ready, StartError> {
     }
     let place = load(&image)?;
     let entry = image.entry - image.range.start + place;
-    let read_ticks = machine::ticks();
+    let read_ticks = processor::ticks();
 
     let map = memory_map()?;
     let descriptors = map.len() + MORE_DESCRIPTORS;
@@ -109,8 +110,9 @@ fn prepare(entered_ticks: u64) -> Result<Ready, StartError> {
         true => Some(storage(descriptors)?),
         false => None,
     };
-    let start_info = enter::start_info(&line, machine::rsdp(), &module)?;
-    let code = enter::Code::new()?;
+    let tree = machine::tree();
+    let start_info = start_info::start_info(&line, machine::rsdp(), &module, tree)?;
+    let code = Code::new()?;
     // Last: all that can fail before boot services end has not.
     let keeps_results = match next {
         Next::Unkept => {
@@ -168,6 +170,7 @@ fn load(image: &Image<'_>) -> Result<u64, StartError> {
         // Firmware may have taken it meanwhile.
         if let Ok(mut pages) = Pages::at(place, bytes) {
             image.write(place, pages.bytes_mut())?;
+            processor::written(pages.bytes_mut());
             return Ok(place);
         }
     }
@@ -192,7 +195,7 @@ impl Ready {
         // SAFETY: nothing of boot services is in use: files are closed, and what the image gets
         // is in pages that stay.
         let map = unsafe { boot::exit_boot_services(Some(MemoryType::LOADER_DATA)) };
-        self.handover.exited_ticks = machine::ticks();
+        self.handover.exited_ticks = processor::ticks();
         let meta = map.meta();
         self.handover.descriptor_bytes = u32::try_from(meta.desc_size).unwrap_or(u32::MAX);
         let bytes = map.buffer().get(..meta.map_size).unwrap_or_default();

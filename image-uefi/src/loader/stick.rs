@@ -8,10 +8,9 @@ use uefi::fs::{FileSystem, Path};
 use uefi::{CStr16, boot, cstr16, println};
 
 use super::error::StartError;
+use super::processor::{IMAGE, IMAGE_PATH};
 
-pub(super) const IMAGE: &str = "\\firstlight\\image.elf";
 pub(super) const WORDS: &str = "\\firstlight\\cmdline.txt";
-const IMAGE_PATH: &CStr16 = cstr16!("\\firstlight\\image.elf");
 const WORDS_PATH: &CStr16 = cstr16!("\\firstlight\\cmdline.txt");
 const RESULT_PATH: &CStr16 = cstr16!("\\firstlight\\result.jsonl");
 const NEW_RESULT_PATH: &CStr16 = cstr16!("\\firstlight\\result.new");

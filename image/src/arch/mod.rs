@@ -4,10 +4,10 @@
 //! | name | meaning |
 //! |---|---|
 //! | `Handover` | values of the loader and the first instructions: its tables, time of entry |
-//! | `BOOT_PROTOCOL` | the protocol by which the loader entered |
+//! | `boot_protocol` | the protocol by which the loader entered |
 //! | `ticks` | the counter that starts with the machine |
 //! | `marker` | one byte that the host can see at once |
-//! | `exit` | leaves the machine with an outcome |
+//! | `exit`, `end_by_host` | leaves the machine with an outcome; the same only where an emulator listens |
 //! | `halt`, `relax` | stop for good; spin politely |
 //! | `protect`, `image_range`, `DirectMap` | page tables: the image's own protection, where it lies, all of memory |
 //! | `install_traps`, `provoke` | handlers of faults; faults on purpose |
@@ -15,7 +15,8 @@
 //! | `serial` | the ports for the log and the events; what a device tree calls them (`COMPATIBLE`) |
 //! | `POLICY` | zones, where the loader's tables do not say them |
 //! | `device` | registers of devices; the configuration space of PCI, where there is one |
-//! | `hotplug`, `frame_buffer` | slots of DIMMs and the power button; the screen that UEFI leaves, where there are some |
+//! | `hotplug` | slots of DIMMs and the power button, where there are some |
+//! | `runtime`, `frame_buffer` | what UEFI leaves: variables and the reset, a screen; where there is a loader for UEFI |
 //! | `cpus` | starting the others and running work on them |
 //! | `restart` | the image entered once more, without firmware, where that can be |
 //! | `writer` | the fastest way to fill memory |

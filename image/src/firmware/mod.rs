@@ -3,12 +3,13 @@
 //!
 //! | file | tables | where |
 //! |---|---|---|
-//! | `pvh` | the hand-over of a PVH loader: memory map, command line | x86-64 |
-//! | `acpi` | CPUs, nodes, timers; how long firmware took | x86-64 |
-//! | `uefi` | the hand-over of the UEFI loader, in a module of PVH; a screen, variables, the way out | x86-64 |
+//! | `pvh` | the hand-over of a PVH loader: memory map, command line | x86-64, aarch64 from the UEFI loader |
+//! | `acpi` | CPUs, nodes, timers; how long firmware took | the same |
+//! | `uefi` | the hand-over of the UEFI loader, in a module of PVH; a screen, variables, the way out | the same |
 //! | `late` | the serial port of the console and the slots of DIMMs, by ACPI, once memory is up | x86-64 |
-//! | `times` | none; events and lines of the time before the entry, where firmware is UEFI | x86-64 |
+//! | `times` | none; events and lines of the time before the entry, where firmware is UEFI | the same |
 //! | `tree` | a device tree, with all of that | aarch64, riscv64 |
+//! | `pc`, `either`, `board` | none: they choose | x86-64; aarch64; riscv64 |
 //!
 //! Names of the facade:
 //!
@@ -19,37 +20,52 @@
 //! | [`Root`], [`root`], [`reserve`] | where further tables begin; how to reserve them |
 //! | [`Tables`], [`tables`] | CPUs, their domains, tables of nodes |
 //! | [`Cpu`], [`frequency`] | a CPU that is listed; the clock |
+//! | [`registers`] | registers that have to be mapped before they are used |
 //! | [`virtio`] | registers of virtio devices in memory |
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(uefi)]
 mod acpi;
-#[cfg(target_arch = "x86_64")]
-mod pvh;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use {
-    acpi::{Root, Tables, reserve, root, tables, virtio},
-    pvh::{FIXED, Loader, LoaderError},
-};
-
+#[cfg(target_arch = "aarch64")]
+mod either;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod late;
-#[cfg(target_arch = "x86_64")]
+#[cfg(uefi)]
+mod pvh;
+#[cfg(uefi)]
 mod times;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod uefi;
-
 #[cfg(not(target_arch = "x86_64"))]
+pub(crate) mod tree;
+#[cfg(uefi)]
+pub(crate) mod uefi;
+#[cfg(not(uefi))]
 #[path = "no_uefi.rs"]
 pub(crate) mod uefi;
 
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) mod tree;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) use tree::{
-    FIXED, Loader, LoaderError, Root, Tables, reserve, root, tables, tree, uart, virtio,
+#[cfg(target_arch = "x86_64")]
+mod pc;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use pc::{
+    FIXED, Loader, LoaderError, Root, Tables, registers, reserve, root, tables, virtio,
 };
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) use either::{
+    FIXED, Loader, LoaderError, Port, Root, Tables, port, psci, registers, reserve, root, tables,
+    virtio,
+};
+
+#[cfg(target_arch = "riscv64")]
+mod board;
+#[cfg(target_arch = "riscv64")]
+pub(crate) use board::{
+    FIXED, Loader, LoaderError, Root, Tables, registers, reserve, root, tables, tree, uart, virtio,
+};
+
+use core::fmt::Display;
+
 use firstlight::clock::Frequency;
+use firstlight::map::MapEntry;
+use firstlight::start::{Boot, BootMemory, BootSlots, StartError};
 
 use crate::arch::clock;
 use crate::console::note;
@@ -59,6 +75,32 @@ use crate::console::note;
 pub(crate) struct Cpu {
     /// The processor's own number for it: an APIC id, the affinity of MPIDR, a hart id.
     pub(crate) id: u64,
+}
+
+/// Takes a memory map for what is known of it so far.
+fn early<'b>(
+    map: impl IntoIterator<Item = MapEntry>,
+    boot: Boot<'b, ()>,
+    slots: BootSlots<'static>,
+    log: &mut dyn FnMut(&dyn Display),
+) -> Result<BootMemory<'b, 'static>, StartError> {
+    let Boot {
+        map: (),
+        command_line,
+        reserved,
+        freeable,
+        nodes,
+        policy,
+    } = boot;
+    let boot = Boot {
+        map,
+        command_line,
+        reserved,
+        freeable,
+        nodes,
+        policy,
+    };
+    boot.early(slots, log)
 }
 
 /// The frequency of ticks and its source: the command line, if it has one, else

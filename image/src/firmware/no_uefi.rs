@@ -21,7 +21,7 @@ impl Uefi {
         match self {}
     }
 
-    pub(crate) fn used_later(self) -> Empty<PhysRange> {
+    pub(crate) fn used_later(self, _: bool) -> Empty<PhysRange> {
         match self {}
     }
 }

@@ -1,23 +1,24 @@
 //! The hand-over of a PVH loader: start info, memory map, command line, modules. All is read
 //! in place, so all is reserved.
 
+use core::fmt::Display;
+
 use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::cmdline::CommandLine;
 use firstlight::early::{EarlyError, EarlyMemory};
 use firstlight::firmware::pvh::{PvhError, StartInfo, V1_BYTES};
 use firstlight::layout::LayoutPolicy;
 use firstlight::map::MapEntry;
+use firstlight::start::{Boot, BootMemory, BootSlots, StartError};
 use firstlight_wire::handover::HandoverError;
 
 use super::uefi::Uefi;
-use crate::arch::DirectMap;
+use crate::arch::{DirectMap, POLICY};
 use crate::console::correction;
-
-/// Why a hand-over cannot be read.
-pub(crate) type LoaderError = PvhError;
 
 /// Never allocated, whatever a map says: video memory and ROM on every PC, where writes are
 /// lost.
+#[cfg(target_arch = "x86_64")]
 pub(crate) const FIXED: (PhysRange, &str) = match PhysRange::new(0xa_0000, 0x10_0000) {
     Some(range) => (range, "video memory and ROM"),
     None => (PhysRange::EMPTY, ""),
@@ -75,7 +76,7 @@ impl Loader {
     ///
     /// # Errors
     /// [`PvhError`] if there is neither.
-    pub(crate) fn map_entries(
+    fn map_entries(
         &self,
         memory: DirectMap,
     ) -> Result<impl Iterator<Item = MapEntry> + Clone + use<>, PvhError> {
@@ -89,9 +90,37 @@ impl Loader {
         Ok(other.chain(uefi.into_iter().flatten()))
     }
 
+    /// Early memory: that of the map.
+    ///
+    /// # Errors
+    /// [`StartError`] if there is no map that can be used.
+    pub(crate) fn early<'b>(
+        &self,
+        memory: DirectMap,
+        boot: Boot<'b, ()>,
+        slots: BootSlots<'static>,
+        log: &mut dyn FnMut(&dyn Display),
+    ) -> Result<BootMemory<'b, 'static>, StartError> {
+        super::early(self.map_entries(memory)?, boot, slots, log)
+    }
+
     /// As if there were no memory map, for tests.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn forget_map(&mut self) {
         self.info.memory_map = None;
+    }
+
+    /// Where the first module is that begins with `head`.
+    #[cfg(target_arch = "aarch64")]
+    pub(super) fn module(&self, memory: DirectMap, head: &[u8]) -> Option<u64> {
+        use firstlight::firmware::PhysRead as _;
+        let bytes = head.len() as u64;
+        let modules = self.info.modules(&memory).ok()?;
+        let mut starts = modules.into_iter().map(|module| module.start);
+        starts.find(|start| {
+            let range = PhysRange::with_size(*start, bytes);
+            range.and_then(|range| memory.read(range)) == Some(head)
+        })
     }
 
     /// Where ACPI's root pointer is, if the loader says so.
@@ -101,7 +130,7 @@ impl Loader {
 
     /// The zones of this processor.
     pub(crate) fn policy(&self) -> LayoutPolicy {
-        LayoutPolicy::DEFAULT
+        POLICY
     }
 
     /// Reports what could not be read.

@@ -1,6 +1,8 @@
 //! A device tree: memory, command line, CPUs, nodes, devices. It is read in place, so it is
 //! reserved.
 
+use core::fmt::Display;
+
 use firstlight::addr::PhysRange;
 use firstlight::cmdline::CommandLine;
 use firstlight::early::{EarlyError, EarlyMemory};
@@ -8,7 +10,7 @@ use firstlight::firmware::PhysRead;
 use firstlight::firmware::fdt::{Fdt, FdtError, FdtSlot, Node};
 use firstlight::layout::LayoutPolicy;
 use firstlight::map::MapEntry;
-use firstlight::start::{NodeTables, TreeNodes};
+use firstlight::start::{Boot, BootMemory, BootSlots, NodeTables, StartError, TreeNodes};
 use firstlight_image::virtio::pci::Region;
 use spin::{Mutex, MutexGuard, Once};
 
@@ -17,12 +19,6 @@ use crate::arch::cpus::MOST;
 use crate::arch::serial::COMPATIBLE;
 use crate::arch::{DirectMap, POLICY};
 use crate::console::correction;
-
-/// Why a tree cannot be read.
-pub(crate) type LoaderError = FdtError;
-
-/// There are no further tables.
-pub(crate) type Root = ();
 
 /// A tree names all memory.
 pub(crate) const FIXED: (PhysRange, &str) = (PhysRange::EMPTY, "");
@@ -79,7 +75,7 @@ impl Loader {
     ///
     /// # Errors
     /// The [`FdtError`] of a node of memory or of a reservation.
-    pub(crate) fn map_entries(
+    fn map_entries(
         &self,
         _: DirectMap,
     ) -> Result<impl Iterator<Item = MapEntry> + Clone + use<>, FdtError> {
@@ -87,9 +83,23 @@ impl Loader {
         Ok(self.fdt.map_entries()?.filter(move |_| has_map))
     }
 
-    /// No UEFI loader starts this image.
+    /// No UEFI loader starts this image with a tree alone.
     pub(crate) fn uefi(&self) -> Option<super::uefi::Uefi> {
         None
+    }
+
+    /// Early memory: that of the map.
+    ///
+    /// # Errors
+    /// [`StartError`] if there is no map that can be used.
+    pub(crate) fn early<'b>(
+        &self,
+        memory: DirectMap,
+        boot: Boot<'b, ()>,
+        slots: BootSlots<'static>,
+        log: &mut dyn FnMut(&dyn Display),
+    ) -> Result<BootMemory<'b, 'static>, StartError> {
+        super::early(self.map_entries(memory)?, boot, slots, log)
     }
 
     /// As if there were no memory map, for tests.
@@ -154,22 +164,8 @@ impl Tables {
     }
 }
 
-/// There are no further tables.
-pub(crate) fn root(_: DirectMap, _: &Loader) -> Option<Root> {
-    None
-}
-
-/// There are no further tables.
-pub(crate) fn reserve(
-    _: DirectMap,
-    _: Option<&Root>,
-    _: &mut EarlyMemory<'_>,
-) -> Result<bool, EarlyError> {
-    Ok(true)
-}
-
 /// What the tree says of CPUs and nodes.
-pub(crate) fn tables(_: DirectMap, loader: &Loader, _: Option<&Root>) -> Tables {
+pub(crate) fn tables(loader: &Loader) -> Tables {
     Tables(loader.fdt)
 }
 

@@ -103,8 +103,9 @@ impl Uefi {
         BootSlots::carve(bytes, sizes).ok()
     }
 
-    /// Where firmware's services are and what they use; some use memory of boot services, too.
-    fn services(self) -> impl Iterator<Item = PhysRange> + Clone {
+    /// Where firmware's services are and what they use, with each whether it is memory that may be cached; some use
+    /// memory of boot services, too.
+    fn services(self) -> impl Iterator<Item = (PhysRange, bool)> + Clone {
         let descriptors = self.view.map.chunks_exact(self.descriptor_bytes());
         descriptors.filter_map(|descriptor| {
             let word = |at: usize| {
@@ -113,8 +114,11 @@ impl Uefi {
             };
             // The upper half of the first word is padding.
             let kind = word(0)? & u64::from(u32::MAX);
-            let is_used = BOOT_SERVICES.contains(&kind) || word(32)? & efi::RUNTIME != 0;
-            is_used.then(|| PhysRange::with_size(word(8)?, word(24)?.checked_mul(4096)?))?
+            let attributes = word(32)?;
+            let is_used = BOOT_SERVICES.contains(&kind) || attributes & efi::RUNTIME != 0;
+            let range = || PhysRange::with_size(word(8)?, word(24)?.checked_mul(4096)?);
+            let is_cached = attributes & efi::WRITE_BACK != 0;
+            is_used.then(|| Some((range()?, is_cached)))?
         })
     }
 
@@ -123,14 +127,19 @@ impl Uefi {
     }
 
     /// What is no memory and is used later, firmware's services and its screen, as far as it is not mapped from
-    /// the start. All of it has to be mapped.
-    pub(crate) fn used_later(self) -> impl Iterator<Item = PhysRange> {
+    /// the start. All of it has to be mapped. `is_cached` asks for what may be cached, or for the rest; where page
+    /// tables do not say that, all of it may.
+    pub(crate) fn used_later(self, is_cached: bool) -> impl Iterator<Item = PhysRange> {
         let screen = self
             .screen()
             .and_then(|screen| screen.checked().ok())
             .and_then(|screen| PhysRange::with_size(screen.address, screen.bytes));
-        let used = self.services().chain(screen);
-        used.filter(|range| range.end() > DirectMap::TABLES_BELOW)
+        let used = self.services().chain(screen.map(|range| (range, false)));
+        used.filter(move |(range, cached)| {
+            let is_asked = (*cached || !DirectMap::TYPES_IN_TABLES) == is_cached;
+            is_asked && range.end() > DirectMap::TABLES_BELOW
+        })
+        .map(|(range, _)| range)
     }
 
     /// Whether `range` is no memory that this image could allocate.
@@ -236,6 +245,7 @@ pub(super) fn refuse() {
 }
 
 /// Whether a UEFI loader started the image, as only it does on a real machine.
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn is_loader() -> bool {
     is_firmware() || REFUSED.load(Ordering::Relaxed)
 }
@@ -269,13 +279,11 @@ pub(crate) fn firmware_failed() {
         format_args!("a fault in firmware's own code: it does not keep the result"),
     );
     show(console);
-    if arch::has_hypervisor() {
-        arch::exit_to_host(outcome);
-    }
+    arch::end_by_host(outcome);
     arch::halt()
 }
 
-extern "sysv64" fn leave_there() -> ! {
+extern "C" fn leave_there() -> ! {
     let leaving = LEAVING.try_lock().and_then(|mut leaving| leaving.take());
     let Some((console, outcome)) = leaving else {
         // A second fault on the way out.
@@ -288,7 +296,12 @@ extern "sysv64" fn leave_there() -> ! {
     let services = found.and_then(|found| {
         // SAFETY: the ranges are firmware's own, reserved by its map; this image ends here, and
         // the other CPUs were stopped.
-        unsafe { Services::open(found.handover().system_table, found.services()) }
+        unsafe {
+            Services::open(
+                found.handover().system_table,
+                found.services().map(|(range, _)| range),
+            )
+        }
     });
     let keeps = found.is_some_and(|found| found.handover().keeps_results);
     let kept = match &services {
@@ -302,9 +315,7 @@ extern "sysv64" fn leave_there() -> ! {
     if !kept {
         show(console);
     }
-    if arch::has_hypervisor() {
-        arch::exit_to_host(outcome);
-    }
+    arch::end_by_host(outcome);
     match services {
         Some(services) if kept => services.reset(),
         _ => arch::halt(),

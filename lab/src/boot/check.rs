@@ -51,7 +51,8 @@ impl Machine {
             }
         }
         let is_uefi = self.firmware == Firmware::Uefi;
-        if is_uefi && (system == System::Linux || !matches!(self.board, Board::Q35 | Board::Pc)) {
+        let has_loader = matches!(self.board, Board::Q35 | Board::Pc | Board::VirtAarch64);
+        if is_uefi && (system == System::Linux || !has_loader) {
             return Err(Refusal::NoUefi);
         }
         if is_uefi && self.memory_mib < LEAST_UEFI_MIB {

@@ -300,7 +300,7 @@ impl Launch<'_> {
             if self.uefi.is_none() {
                 list.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
             }
-        } else {
+        } else if self.uefi.is_none() {
             list.backend("markers", &ports.markers);
             let semihosting = "enable=on,target=native,chardev=markers";
             list.pair("-semihosting-config", semihosting);

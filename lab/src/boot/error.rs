@@ -51,9 +51,9 @@ pub enum Refusal {
     /// DIMMs on a microvm, or beside a balloon.
     #[error("DIMMs come and go on --machine q35 or pc, without --balloon")]
     NoHotplug,
-    /// UEFI for a Linux, or on a microvm.
+    /// UEFI for a Linux, on a microvm, or for riscv64.
     #[error(
-        "--firmware uefi starts our image for x86_64, on --machine q35 or pc: drop --arch, --kernel or another --machine"
+        "--firmware uefi starts our image for x86_64, on --machine q35 or pc, or with --arch aarch64: drop --kernel or another --arch or --machine"
     )]
     NoUefi,
     /// Not enough memory for UEFI; in MiB.
@@ -173,7 +173,7 @@ pub enum BootError {
     NoImage(String),
     /// There is no UEFI for virtual machines.
     #[error(
-        "no UEFI for virtual machines (OVMF_CODE.fd, OVMF_VARS.fd) in /usr/share; the Debian package ovmf has it"
+        "no UEFI for virtual machines (OVMF_CODE.fd, OVMF_VARS.fd; of aarch64 AAVMF_CODE.fd, AAVMF_VARS.fd) in /usr/share; the Debian packages ovmf and qemu-efi-aarch64 have it"
     )]
     NoFirmware,
     /// The stick cannot be made.

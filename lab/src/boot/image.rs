@@ -57,13 +57,19 @@ impl Program {
     }
 
     /// The UEFI loader of the image.
-    pub(super) fn loader() -> Self {
+    pub(super) fn loader(processor: Processor) -> Self {
         const FILE: &str = "firstlight-image-uefi.efi";
         Self {
             package: "firstlight-image-uefi",
             built: FILE,
-            file: FILE.to_owned(),
-            target: "x86_64-unknown-uefi",
+            file: match processor {
+                Processor::X86_64 => FILE.to_owned(),
+                other => format!("firstlight-image-uefi-{other}.efi"),
+            },
+            target: match processor {
+                Processor::Aarch64 => "aarch64-unknown-uefi",
+                _ => "x86_64-unknown-uefi",
+            },
             variable: "FIRSTLIGHT_LOADER",
             processor: None,
         }

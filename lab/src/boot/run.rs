@@ -21,7 +21,7 @@ use super::watch::Watch;
 use super::{balloon, hotplug, image, linux_end, uefi};
 use crate::log::{self, clean_text};
 use crate::record::Record;
-use crate::stick::Stick;
+use crate::stick::Programs;
 
 /// Lines of a log that are quoted when its guest went wrong.
 const TAIL_LINES: usize = 20;
@@ -129,12 +129,16 @@ pub fn find_image(
         .map_err(|error| interrupted(stop).unwrap_or(error))
 }
 
-/// The file of the UEFI loader, found or built like the image; `FIRSTLIGHT_LOADER` names another.
+/// The file of the UEFI loader for a processor, found or built like the image; `FIRSTLIGHT_LOADER` names another.
 ///
 /// # Errors
 /// As [`find_image`].
-pub fn find_loader(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
-    image::find(&image::Program::loader(), stop, watch)
+pub fn find_loader(
+    processor: Processor,
+    stop: &AtomicUsize,
+    watch: &mut dyn Watch,
+) -> Result<PathBuf, BootError> {
+    image::find(&image::Program::loader(processor), stop, watch)
         .map_err(|error| interrupted(stop).unwrap_or(error))
 }
 
@@ -145,7 +149,8 @@ fn with_stick(
     stop: &AtomicUsize,
     watch: &mut dyn Watch,
 ) -> Result<uefi::Uefi, BootError> {
-    let loader = find_loader(stop, watch)?;
+    let processor = request.machine.board.processor();
+    let loader = find_loader(processor, stop, watch)?;
     let launch = Launch {
         machine: &request.machine,
         accelerator: Accelerator::Tcg,
@@ -156,11 +161,11 @@ fn with_stick(
         uefi: None,
         extra: &[],
     };
-    uefi::Uefi::new(&Stick {
+    let programs = Programs {
         loader: &loader,
         image,
-        words: &launch.command_line(),
-    })
+    };
+    uefi::Uefi::new(processor, programs, &launch.command_line())
 }
 
 /// The signal that is to end it, if one came.
@@ -258,7 +263,7 @@ impl Boot<'_> {
             let lines = log::lines(log);
             let events = match self.launch.system {
                 System::Image if self.launch.uefi.is_some() => {
-                    Events::read(whole(uefi::own_events(&heard.events)), &[])
+                    Events::read(whole(&uefi::own_events(&heard)), &[])
                 }
                 System::Image => Events::read(whole(&heard.events), whole(log)),
                 System::Linux => Events::default(),

@@ -1,4 +1,4 @@
-//! A machine whose firmware is UEFI: Debian's OVMF, variables of its own, and a stick with the
+//! A machine whose firmware is UEFI: Debian's OVMF or its like for Arm, variables of its own, and a stick with the
 //! loader and our image on it. The image leaves its result in variables and resets; the loader
 //! writes it to the stick and switches off.
 
@@ -9,10 +9,23 @@ use firstlight_wire::parts::DID_NOT_FIT;
 use tempfile::TempDir;
 
 use super::error::{BootError, Misdeed};
-use super::events::{Event, Events, Outcome};
+use super::events::{Event, Events, MARK, Outcome};
 use super::heard::Heard;
+use super::machine::Processor;
 use super::verdict::{self, Failing};
-use crate::stick::{self, Stick};
+use crate::stick::{self, Programs, Stick};
+
+/// Firmware and empty variables for aarch64, likewise.
+const AARCH64_FIRMWARE: [(&str, &str); 2] = [
+    (
+        "/usr/share/AAVMF/AAVMF_CODE.fd",
+        "/usr/share/AAVMF/AAVMF_VARS.fd",
+    ),
+    (
+        "/usr/share/edk2/aarch64/QEMU_EFI-pflash.raw",
+        "/usr/share/edk2/aarch64/vars-template-pflash.raw",
+    ),
+];
 
 /// Firmware and empty variables, in Debian and in other distributions.
 const FIRMWARE: [(&str, &str); 4] = [
@@ -55,13 +68,38 @@ pub struct Uefi {
 }
 
 impl Uefi {
-    /// A machine that has never been started, and a new stick.
+    /// A machine that has never been started, and a new stick for its processor.
     ///
     /// # Errors
     /// [`BootError::NoFirmware`], [`BootError::Stick`], [`BootError::Host`].
-    pub fn new(stick: &Stick<'_>) -> Result<Self, BootError> {
-        let found = FIRMWARE
-            .into_iter()
+    pub fn new(
+        processor: Processor,
+        programs: Programs<'_>,
+        words: &str,
+    ) -> Result<Self, BootError> {
+        let (x86_64, aarch64) = match processor {
+            Processor::Aarch64 => (None, Some(programs)),
+            _ => (Some(programs), None),
+        };
+        let stick = Stick {
+            x86_64,
+            aarch64,
+            words,
+        };
+        Self::with(processor, &stick)
+    }
+
+    /// A machine that has never been started, with a stick that may be for others, too.
+    ///
+    /// # Errors
+    /// As [`Uefi::new`].
+    pub fn with(processor: Processor, stick: &Stick<'_>) -> Result<Self, BootError> {
+        let known: &[_] = match processor {
+            Processor::Aarch64 => &AARCH64_FIRMWARE,
+            _ => &FIRMWARE,
+        };
+        let found = known
+            .iter()
             .find(|(code, variables)| Path::new(code).is_file() && Path::new(variables).is_file());
         let (code, empty) = found.ok_or(BootError::NoFirmware)?;
         let host = |what| move |error| BootError::Host { what, error };
@@ -87,7 +125,7 @@ impl Uefi {
             return Err(Failing::Guest(Misdeed::Died(heard.status.code())));
         };
         match stick::result(&self.stick) {
-            Ok(Some(result)) if is_kept(&result, last_run(own_events(&heard.events))) => {}
+            Ok(Some(result)) if is_kept(&result, last_run(&own_events(heard))) => {}
             Ok(Some(result)) => {
                 return verdict::contradiction(&format!(
                     "the result on the stick, {} bytes, is not what it sent to the serial port",
@@ -155,8 +193,24 @@ fn lost(line: &[u8]) -> Option<usize> {
     text.split_once(DID_NOT_FIT)?.0.trim_end().parse().ok()
 }
 
+/// The image's events: on a port where firmware shows its own text before and after them, or else, where there is one
+/// port alone, the marked lines of the log.
+pub(super) fn own_events(heard: &Heard) -> Vec<u8> {
+    let own = events_of_port(&heard.events);
+    if !own.is_empty() {
+        return own.to_vec();
+    }
+    let mark = MARK.as_bytes();
+    let lines = heard.log.split_inclusive(|byte| *byte == b'\n');
+    let marked = lines.filter_map(|line| {
+        let at = line.windows(mark.len()).position(|part| part == mark)?;
+        line.get(at + mark.len()..)
+    });
+    marked.collect::<Vec<_>>().concat()
+}
+
 /// The image's events on a port where firmware shows its own text before and after them.
-pub(super) fn own_events(port: &[u8]) -> &[u8] {
+fn events_of_port(port: &[u8]) -> &[u8] {
     let at = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|part| part == text);
     let own = at(port, ANY_EVENT).and_then(|start| port.get(start..));
     let own = own.unwrap_or_default();
@@ -178,15 +232,15 @@ mod tests {
         let end = "{\"event\":\"end\",\"outcome\":\"ok\"}\n";
         let port = format!("\x1b[2JBdsDxe: starting{start}{end}\x1b[2Jagain");
         assert_eq!(
-            own_events(port.as_bytes()),
+            events_of_port(port.as_bytes()),
             format!("{start}{end}").as_bytes()
         );
         let cut = format!("noise{start}{{\"event\":\"end\"");
-        assert_eq!(own_events(cut.as_bytes()), &cut.as_bytes()[5..]);
-        assert_eq!(own_events(b"noise"), b"");
+        assert_eq!(events_of_port(cut.as_bytes()), &cut.as_bytes()[5..]);
+        assert_eq!(events_of_port(b"noise"), b"");
         // A kernel that fails early sends no start.
         let early = format!("noise{end}\x1b[2Jagain");
-        assert_eq!(own_events(early.as_bytes()), end.as_bytes());
+        assert_eq!(events_of_port(early.as_bytes()), end.as_bytes());
     }
 
     #[test]
@@ -242,8 +296,11 @@ mod tests {
         let (loader, image) = (file("loader", b"MZ"), file("image", &elf));
         let path = folder.path().join("stick");
         let stick = Stick {
-            loader: &loader,
-            image: &image,
+            x86_64: Some(Programs {
+                loader: &loader,
+                image: &image,
+            }),
+            aarch64: None,
             words: "",
         };
         stick.write(&path).unwrap();
@@ -261,7 +318,7 @@ mod tests {
                 events: port.clone().into_bytes(),
                 ..Heard::ended(how, code)
             };
-            uefi.judge(&heard, &Events::read(own_events(port.as_bytes()), b""))
+            uefi.judge(&heard, &Events::read(events_of_port(port.as_bytes()), b""))
         };
         let end = "{\"event\":\"end\",\"outcome\":\"ok\"}\n";
         let missing = Misdeed::Contradicted("it ended, and there is no result on the stick".into());

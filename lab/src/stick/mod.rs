@@ -15,9 +15,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where firmware looks on a removable medium.
+/// Where firmware looks on a removable medium, by its processor.
 const LOADER_PATH: &str = "EFI/BOOT/BOOTX64.EFI";
+const AARCH64_LOADER_PATH: &str = "EFI/BOOT/BOOTAA64.EFI";
+/// Where each loader looks.
 const IMAGE_PATH: &str = "firstlight/image.elf";
+const AARCH64_IMAGE_PATH: &str = "firstlight/image-aarch64";
 const WORDS_PATH: &str = "firstlight/cmdline.txt";
 const RESULT_PATH: &str = "firstlight/result.jsonl";
 
@@ -54,13 +57,22 @@ pub enum StickError {
     },
 }
 
-/// What is on a stick.
+/// Programs for machines with one kind of processor.
 #[derive(Clone, Copy, Debug)]
-pub struct Stick<'s> {
+pub struct Programs<'s> {
     /// The UEFI loader, an EFI application.
     pub loader: &'s Path,
     /// The image.
     pub image: &'s Path,
+}
+
+/// What is on a stick. With programs for both it starts either machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Stick<'s> {
+    /// Programs for x86-64.
+    pub x86_64: Option<Programs<'s>>,
+    /// Programs for aarch64.
+    pub aarch64: Option<Programs<'s>>,
     /// Words of the image's command line.
     pub words: &'s str,
 }
@@ -71,24 +83,21 @@ impl Stick<'_> {
     /// # Errors
     /// [`StickError`].
     pub fn write(&self, path: &Path) -> Result<(), StickError> {
-        let loader = read(self.loader)?;
-        if !loader.starts_with(b"MZ") {
-            return Err(StickError::Program {
-                path: self.loader.into(),
-                expected: "an EFI application",
-            });
-        }
-        let image = read(self.image)?;
-        let image = strip::stripped(&image).ok_or_else(|| StickError::Program {
-            path: self.image.into(),
-            expected: "our image for x86_64, an ELF program",
-        })?;
         let words = format!("{}\r\n", self.words.trim());
-        let files = [
-            (LOADER_PATH, loader.as_slice()),
-            (IMAGE_PATH, &image),
-            (WORDS_PATH, words.as_bytes()),
-        ];
+        let mut programs = Vec::new();
+        if let Some(Programs { loader, image }) = self.x86_64 {
+            programs.push((LOADER_PATH, application(loader)?));
+            let expected = "our image for x86_64, an ELF program";
+            programs.push((IMAGE_PATH, program(image, expected, strip::stripped)?));
+        }
+        if let Some(Programs { loader, image }) = self.aarch64 {
+            programs.push((AARCH64_LOADER_PATH, application(loader)?));
+            let expected = "our image for aarch64, which begins with the header of Linux's Image";
+            let whole = |file: &[u8]| is_aarch64(file).then(|| file.to_vec());
+            programs.push((AARCH64_IMAGE_PATH, program(image, expected, whole)?));
+        }
+        let programs = programs.iter().map(|(path, file)| (*path, file.as_slice()));
+        let files: Vec<_> = programs.chain([(WORDS_PATH, words.as_bytes())]).collect();
         let disk = disk::made(&files).map_err(|error| StickError::FileSystem {
             path: path.into(),
             error,
@@ -99,6 +108,30 @@ impl Stick<'_> {
             error,
         })
     }
+}
+
+/// An EFI application.
+fn application(path: &Path) -> Result<Vec<u8>, StickError> {
+    let is_one = |file: &[u8]| file.starts_with(b"MZ").then(|| file.to_vec());
+    program(path, "an EFI application", is_one)
+}
+
+/// What `kept` leaves of a file, if it is what was `expected`.
+fn program(
+    path: &Path,
+    expected: &'static str,
+    kept: impl Fn(&[u8]) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, StickError> {
+    kept(&read(path)?).ok_or_else(|| StickError::Program {
+        path: path.into(),
+        expected,
+    })
+}
+
+/// Whether a file is the flat one for aarch64.
+fn is_aarch64(file: &[u8]) -> bool {
+    file.get(56..)
+        .is_some_and(|rest| rest.starts_with(b"ARM\x64"))
 }
 
 /// The result that a run left on the stick whose content is in the file `path`, if there is one.

@@ -169,6 +169,47 @@ fn all_cpus_run_that_start_at_el2() {
     }
 }
 
+/// Linux's boot protocol lets a loader choose. With another distance from a border of 2 MiB in its header QEMU puts the image
+/// elsewhere; it moves itself, at either level.
+#[test]
+fn an_arm_image_runs_where_its_loader_puts_it() {
+    let board = Board::VirtAarch64;
+    if !boards().any(|here| here == board) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let moved = folder.path().join("image");
+    // Within the GiB that it is linked for, and in another.
+    for (distance, place, level) in [
+        (0x860_0000_u64, "0x486", "virtualization=off"),
+        (0x8000_0000, "0xc00", "virtualization=on"),
+    ] {
+        let mut file = std::fs::read(image(board)).unwrap();
+        file[8..16].copy_from_slice(&distance.to_le_bytes());
+        std::fs::write(&moved, file).unwrap();
+        let run = |append: &str| {
+            let request = Request {
+                image: Some(moved.clone()),
+                machine: machine(board, 2560, 1, 2),
+                append: append.into(),
+                extra: ["-machine", level].map(String::from).to_vec(),
+                ..Request::default()
+            };
+            boot::run(&request, &AtomicUsize::new(0), &mut Unwatched)
+        };
+        let record = run("zeroed=64M").unwrap();
+        assert!(record.memory.present_frames.unwrap() > 2550 << 8);
+        let all_run = |line: &String| line.ends_with("CPUs: 2 of 2 run");
+        assert!(record.log.iter().any(all_run), "{:?}", record.log);
+        // Its code is protected there.
+        let error = run("test=write-code").unwrap_err();
+        let fault = error.fault().unwrap_or_else(|| panic!("{error}"));
+        let tail = fault.tail.join("\n");
+        let expected = format!("writing {place}");
+        assert!(tail.contains(&expected), "{expected}: {tail}");
+    }
+}
+
 #[test]
 fn memory_that_must_be_accepted_comes_online() {
     for board in boards() {

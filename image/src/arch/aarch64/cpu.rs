@@ -56,6 +56,10 @@ pub(crate) fn wake(_: u64) {
     unsafe { asm!("dsb ishst", "sev", options(nostack)) }
 }
 
+/// Stops nothing: no interrupt is set up by which a CPU could. The others keep to their stacks and to memory of the
+/// allocator; what is left to do, and firmware, use neither.
+pub(crate) fn stop_others() {}
+
 /// Who starts CPUs.
 pub(crate) const FIRMWARE: &str = "PSCI";
 

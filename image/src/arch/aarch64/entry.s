@@ -1,19 +1,23 @@
 // From the loader's entry point to Rust, on the first CPU and on the others.
 //
 // The first CPU arrives by Linux's boot protocol: x0 holds the address of the device tree, no
-// translation, at EL2 or EL1. The others arrive by PSCI in the same state, x0 holding what
-// `cpu::Starter` gave: their area. All go on at EL1, on page tables that are part of the file.
+// translation, at EL2 or EL1. Or it arrives from the UEFI loader, at the second instruction: x0 holds
+// the address of PVH's start info, on firmware's translation. The others arrive by PSCI in the first
+// state, x0 holding what `cpu::Starter` gave: their area. All go on at EL1, on page tables that are
+// part of the file.
 
 // ---- The header of Linux's Image: the file begins with it.
     .section .text.entry, "ax"
     .global image_entry
 image_entry:
     b first_cpu
-    .long 0
+    b uefi_cpu                      // for our loader alone
     .quad 0                         // bytes from a border of 2 MiB to the file
     .quad image_bytes               // with memory that the file does not hold
     .quad 0b0010                    // little endian, pages of 4 KiB, as low as possible
-    .quad 0, 0, 0
+    .ascii "FL-UEFI\x01"           // for our loader: the hand-over that is read, as in `wire`
+    .quad image_start               // and the address at which nothing has to be moved
+    .quad 0
     .ascii "ARM\x64"
     .long 0
 
@@ -27,15 +31,60 @@ first_cpu:
     b.ne 1f
     mrs x21, cntpct_el0             // at EL2 the other has an offset, until it is cleared
 1:
-    adr x0, image_entry             // linked at fixed addresses: elsewhere it cannot run
-    ldr x1, =image_start
-    cmp x0, x1
+    adrp x0, image_start
+    ldr x1, =image_linked
+    subs x22, x0, x1
+    b.eq enter
+    lsr x23, x0, #30                // in one of the three GiB that are memory, at a border of 2 MiB
+    sub x1, x23, #1
+    cmp x1, #2
+    b.hi stop
+    tst x0, #0x1fffff
     b.ne stop
+    bl relocate
+
+    // The page of the image among the first page tables: that of the place it is linked at becomes
+    // an ordinary one.
+    adrp x3, boot_middle
+    adrp x4, boot_low
+    ldr x5, [x3, #16]               // an ordinary one of 1 GiB, without its address
+    bic x5, x5, #(3 << 30)
+    orr x6, x5, #(1 << 30)
+    str x6, [x3, #8]
+    add x6, x4, #3
+    str x6, [x3, x23, lsl #3]
+    orr x5, x5, x23, lsl #30
+    mov x6, x4
+    mov x7, #512
+1:  str x5, [x6], #8
+    add x5, x5, #0x200000
+    subs x7, x7, #1
+    b.ne 1b
+    adrp x5, boot_image
+    add x5, x5, #3
+    ubfx x6, x0, #21, #9
+    str x5, [x4, x6, lsl #3]
+
+    // Nothing of what was written is in the caches, but what was there before may be.
+    adrp x1, image_end
+    mrs x2, ctr_el0
+    ubfx x2, x2, #16, #4
+    mov x3, #4
+    lsl x3, x3, x2
+1:  dc ivac, x0
+    add x0, x0, x3
+    cmp x0, x1
+    b.lo 1b
+    dsb sy
+
+enter:
     bl enter_el1
     bl translate
-    ldr x1, =boot_stack_end
+    adrp x1, boot_stack_end
+    add x1, x1, :lo12:boot_stack_end
     mov sp, x1
-    ldr x1, =fault_stack_end
+    adrp x1, fault_stack_end
+    add x1, x1, :lo12:fault_stack_end
     msr tpidrro_el0, x1
     msr tpidr_el1, xzr
     mov x29, xzr
@@ -47,6 +96,76 @@ first_cpu:
     mov x0, x20
     mov x1, x21
     b first_cpu_main
+
+// ---- The first CPU, from the UEFI loader.
+uefi_cpu:
+    msr daifset, #15
+    msr spsel, #1
+    isb
+    mrs x21, cntvct_el0
+    mov x20, x0
+    mrs x1, CurrentEL
+    cmp x1, #8
+    b.ne 1f
+    mrs x21, cntpct_el0
+1:
+    adrp x0, image_start
+    ldr x1, =image_linked
+    subs x22, x0, x1
+    b.eq 1f
+    bl relocate
+1:
+    adrp x1, boot_stack_end
+    add x1, x1, :lo12:boot_stack_end
+    mov sp, x1
+    mov x29, xzr
+    mov x0, x20
+    bl map_by_uefi
+
+    // Firmware's translation ends. From here on to ours memory is only read for instructions, which
+    // the loader has put there for all to see.
+    ldr x1, =0x30d00800             // bits that are always one, no translation
+    dsb sy
+    mrs x2, CurrentEL
+    cmp x2, #8
+    b.ne 1f
+    ldr x1, =0x30c50830             // the same of EL2
+    msr sctlr_el2, x1
+    isb
+    b enter
+1:  msr sctlr_el1, x1
+    isb
+    b enter
+
+// ---- Adds x22 to the image's addresses. The list has addresses of words, each with up to 63 bits
+// after it that say which of the next words are ones, too.
+relocate:
+    adrp x1, relr_start
+    add x1, x1, :lo12:relr_start
+    adrp x2, relr_end
+    add x2, x2, :lo12:relr_end
+1:  cmp x1, x2
+    b.hs 5f
+    ldr x3, [x1], #8
+    tbnz x3, #0, 2f
+    add x4, x3, x22
+    ldr x5, [x4]
+    add x5, x5, x22
+    str x5, [x4], #8
+    b 1b
+2:  mov x6, x4
+3:  lsr x3, x3, #1
+    cbz x3, 4f
+    tbz x3, #0, 6f
+    ldr x5, [x6]
+    add x5, x5, x22
+    str x5, [x6]
+6:  add x6, x6, #8
+    b 3b
+4:  add x4, x4, #(63 * 8)
+    b 1b
+5:  dsb sy
+    ret
 
 // ---- Another CPU.
     .global other_cpu
@@ -71,21 +190,29 @@ enter_el1:
     mrs x1, CurrentEL
     cmp x1, #8
     b.ne 1f
-    mov x1, #(1 << 31)              // EL1 is AArch64
+    mov x1, #(1 << 31)              // EL1 is AArch64; EL2 has no tables of two halves (E2H)
     msr hcr_el2, x1
     isb                             // what the registers below are depends on it
-    mov x1, #3                      // its counter and timer are not trapped
-    msr cnthctl_el2, x1
+    mrs x1, hcr_el2
+    mov x2, #3                      // its counter and timer are not trapped
+    mov x3, #0x33ff                 // nor are vector registers
+    tbz x1, #34, 2f
+    mov x2, #(3 << 10)              // some processors always have E2H, and then other places for both
+    mov x3, #(3 << 20)
+2:  msr cnthctl_el2, x2
     msr cntvoff_el2, xzr
-    mov x1, #0x33ff                 // nor are vector registers
-    msr cptr_el2, x1
+    msr cptr_el2, x3
     mrs x1, midr_el1                // what EL1 reads as its own ids
     msr vpidr_el2, x1
     mrs x1, mpidr_el1
     msr vmpidr_el2, x1
+    mrs x2, hcr_el2
     ldr x1, =0x30d00800             // EL1: bits that are always one, no translation
+    tbnz x2, #34, 2f
     msr sctlr_el1, x1
-    mov x1, #0x3c5                  // to EL1 with its own stack pointer, all masked
+    b 3f
+2:  msr s3_5_c1_c0_0, x1            // sctlr_el12: with E2H the other name is EL2's own
+3:  mov x1, #0x3c5                  // to EL1 with its own stack pointer, all masked
     msr spsr_el2, x1
     msr elr_el2, x30
     isb
@@ -106,9 +233,10 @@ translate:
     ldr x1, =0x803510               // 48 bits, tables cached, shared, pages of 4 KiB; no upper half
     orr x1, x1, x2, lsl #32
     msr tcr_el1, x1
-    ldr x1, =boot_root
+    adrp x1, boot_root
     msr ttbr0_el1, x1
-    ldr x1, =vectors
+    adrp x1, vectors
+    add x1, x1, :lo12:vectors
     msr vbar_el1, x1
     dsb ish
     tlbi vmalle1
@@ -123,12 +251,12 @@ translate:
     isb
     ret
 
-// ---- The first 4 GiB: devices in the first, memory in the others. The 2 MiB of the image are in
-// small pages from the start, all executable until they are protected: a large page in use must
-// not become smaller ones.
+// ---- The first 4 GiB: devices in the first, memory in the others; from the UEFI loader as firmware's
+// map says (`first_map`). The 2 MiB of the image are in small pages from the start, all executable
+// until they are protected: a large page in use must not become smaller ones.
     .section .data.tables, "aw"
     .balign 4096
-    .global boot_root
+    .global boot_root, boot_middle, boot_low, boot_image
 boot_root:
     .quad boot_middle + 3
     .fill 511, 8, 0
@@ -149,7 +277,7 @@ boot_low:
 boot_image:
     .set page, 0
     .rept 512
-    .quad 0x0000000040200703 + (page << 12)
+    .quad image_start + 0x703 + (page << 12)
     .set page, page + 1
     .endr
 
@@ -158,7 +286,7 @@ boot_image:
     .global boot_stack_guard
 boot_stack_guard:
     .skip 4096
-    .skip 65536
+    .skip 131072
 boot_stack_end:
     .skip 16384
 fault_stack_end:

@@ -1,5 +1,5 @@
-//! AArch64: from Linux's boot protocol (a device tree in x0, EL2 or EL1) to Rust at EL1, and the
-//! processor's functions after that.
+//! AArch64: from Linux's boot protocol (a device tree in x0, EL2 or EL1) or the UEFI loader to Rust at
+//! EL1, and the processor's functions after that.
 //!
 //! | file | contents |
 //! |---|---|
@@ -7,10 +7,12 @@
 //! | `traps.s`, `traps` | exceptions: repeat what is mapped by now, else print and leave |
 //! | `stale.s`, `stale` | a test of that |
 //! | `translation` | entries of page tables |
+//! | `first_map` | the first page tables where firmware is UEFI |
+//! | `runtime` | the way to UEFI's services |
 //! | `cpu` | one CPU: its own memory, starting by PSCI, waking by events |
 //! | `psci` | calls to firmware |
 //! | `semihosting` | the way out: a call to a debugger or emulator |
-//! | `serial` | the PL011 that the tree names |
+//! | `serial` | the port that tree or ACPI name: a PL011, or by ACPI a 16550 |
 //! | `clock` | the generic timer |
 
 #![expect(
@@ -25,21 +27,25 @@ use firstlight::memmap::Writer;
 
 pub(crate) mod clock;
 pub(crate) mod cpu;
+mod first_map;
 mod psci;
+pub(crate) mod runtime;
 mod semihosting;
 pub(crate) mod serial;
 mod stale;
 pub(crate) mod translation;
 mod traps;
 
-pub(crate) use super::common::absent::{frame_buffer, hotplug, restart};
+pub(crate) use super::common::absent::{hotplug, restart};
 pub(crate) use super::common::cpus;
 pub(crate) use super::common::direct::DirectMap;
+pub(crate) use super::common::frame_buffer;
 pub(crate) use super::common::handover::Handover;
 pub(crate) use super::common::mmio as device;
 pub(crate) use super::common::paging::{image_range, protect};
 pub(crate) use super::common::semihosting::marker;
-pub(crate) use semihosting::exit;
+pub(crate) use first_map::is_by_uefi;
+pub(crate) use semihosting::{end_by_host, exit};
 pub(crate) use traps::{install as install_traps, provoke};
 
 global_asm!(include_str!("entry.s"));
@@ -47,7 +53,12 @@ global_asm!(include_str!("traps.s"));
 global_asm!(include_str!("stale.s"));
 
 /// The protocol by which the loader entered.
-pub(crate) const BOOT_PROTOCOL: &str = "Linux's boot protocol for arm64";
+pub(crate) fn boot_protocol() -> &'static str {
+    match first_map::is_by_uefi() {
+        true => "the UEFI loader",
+        false => "Linux's boot protocol for arm64",
+    }
+}
 
 /// The virtual counter of the generic timer.
 pub(crate) fn ticks() -> u64 {
@@ -55,6 +66,11 @@ pub(crate) fn ticks() -> u64 {
     // SAFETY: reads a counter that EL1 has; the barrier keeps it from being read early.
     unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack)) }
     ticks
+}
+
+/// What was added to the counter since it counts: no register tells.
+pub(crate) fn ticks_added() -> Option<i64> {
+    None
 }
 
 /// Marks a waiting loop for the processor, and for the host under it.

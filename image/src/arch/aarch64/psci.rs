@@ -1,20 +1,15 @@
-//! Calls to firmware by PSCI 0.2 and later, by the instruction that the tree names.
+//! Calls to firmware by PSCI 0.2 and later, by the instruction that tree or ACPI name.
 
 use core::arch::asm;
 
-use firstlight::firmware::fdt::PsciConduit;
+use firstlight::firmware::psci::PsciConduit;
 
-use crate::firmware::tree;
-
-/// The instruction that the tree names.
-fn conduit() -> Option<PsciConduit> {
-    tree()?.psci()
-}
+use crate::firmware::psci as conduit;
 
 const CPU_ON: u64 = 0xc400_0003;
 const SYSTEM_OFF: u64 = 0x8400_0008;
 
-/// Whether the tree names an instruction for calls.
+/// Whether firmware names an instruction for calls.
 pub(super) fn is_there() -> bool {
     conduit().is_some()
 }
@@ -37,13 +32,13 @@ pub(super) fn system_off() {
     unsafe { call(SYSTEM_OFF, [0; 3]) };
 }
 
-/// One call; -1, not supported, where the tree names no instruction.
+/// One call; -1, not supported, where firmware names no instruction.
 ///
 /// # Safety
 /// As the function has it.
 unsafe fn call(function: u64, [a, b, c]: [u64; 3]) -> i64 {
     let result;
-    // SAFETY: the tree names the instruction; firmware keeps all registers but x0 to x17.
+    // SAFETY: firmware names the instruction; firmware keeps all registers but x0 to x17.
     unsafe {
         match conduit() {
             Some(PsciConduit::Hvc) => asm!(

@@ -20,11 +20,16 @@ pub(crate) fn exit(outcome: Outcome) -> ! {
     // A fault on the way ends here again.
     static TRIED: AtomicBool = AtomicBool::new(false);
     if !TRIED.swap(true, Ordering::Relaxed) {
-        let status = u64::from(outcome.exit_status().unsigned_abs());
-        let block = [APPLICATION_EXIT, status];
-        // SAFETY: the host reads the block.
-        unsafe { semihosting(EXIT_EXTENDED, block.as_ptr()) };
+        end_by_host(outcome);
     }
     psci::system_off();
     super::halt()
+}
+
+/// Ends the machine where something listens.
+pub(crate) fn end_by_host(outcome: Outcome) {
+    let status = u64::from(outcome.exit_status().unsigned_abs());
+    let block = [APPLICATION_EXIT, status];
+    // SAFETY: the host reads the block.
+    unsafe { semihosting(EXIT_EXTENDED, block.as_ptr()) };
 }

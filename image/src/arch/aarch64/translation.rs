@@ -1,11 +1,12 @@
 //! Entries of page tables, and what the first ones in `entry.s` map: devices in the first GiB,
-//! memory in the three after it, as on boards whose memory begins at 1 GiB.
+//! memory in the three after it, as on boards whose memory begins at 1 GiB; from the UEFI loader, what
+//! [`first_map`](super::first_map) makes of them.
 
 use core::arch::asm;
 
 use firstlight::addr::PhysRange;
 
-use crate::arch::common::paging::{Content, PRESENT, SIZE_1G, SIZE_4K, Table};
+use crate::arch::common::paging::{self, Access, Content, PRESENT, SIZE_1G, SIZE_4K, Table};
 
 /// Of the upper levels: a table, not a page. Of the lowest: a page.
 const TABLE_OR_SMALL_PAGE: u64 = 1 << 1;
@@ -21,21 +22,26 @@ const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 /// End of the lower half of virtual addresses, which equal physical ones.
 const VIRTUAL_END: u64 = 1 << 48;
 
-/// The first GiB is mapped as registers.
-pub(crate) const DEVICES: PhysRange = match PhysRange::new(0, SIZE_1G) {
-    Some(range) => range,
-    None => PhysRange::EMPTY,
-};
+/// Where there is no memory, whatever a table says: the first GiB is mapped as registers. From the UEFI loader, where
+/// its map says so, and the first page is not mapped.
+pub(crate) fn devices() -> PhysRange {
+    let end = if super::first_map::is_by_uefi() {
+        SIZE_4K
+    } else {
+        SIZE_1G
+    };
+    PhysRange::new(0, end).unwrap_or_default()
+}
 /// Nothing is read there: it is not mapped.
 pub(crate) const FIRST_PAGE: Option<Content> = None;
 
-/// Whether devices' registers can be in `range`, mapped: all else would be cached.
+/// Whether devices' registers can be in `range`: mapped as such, as all else would be cached.
 pub(crate) fn can_be_registers(range: PhysRange) -> bool {
-    range.start() >= DEVICES.start() && range.end() <= DEVICES.end()
+    paging::allows(range, Access::Registers)
 }
 
 unsafe extern "C" {
-    static mut boot_root: Table;
+    pub(super) static mut boot_root: Table;
 }
 
 /// The root, and how much memory an entry of it covers.
@@ -76,13 +82,14 @@ pub(crate) fn flags(content: Content, size: u64) -> u64 {
         Content::Code => READ_ONLY,
         Content::Constants => READ_ONLY | NO_EXECUTE,
         Content::Data => NO_EXECUTE,
+        Content::Registers => return page(size) | REGISTERS | NO_EXECUTE,
     };
     page(size) | SHARED | protection
 }
 
-/// The entry of a page in the lowest GiB: registers.
+/// The entry of a page in the lowest GiB: registers, but where the UEFI loader found memory.
 pub(crate) fn lowest(size: u64) -> u64 {
-    page(size) | REGISTERS | NO_EXECUTE
+    flags(super::first_map::lowest(), size)
 }
 
 const fn page(size: u64) -> u64 {
@@ -118,6 +125,19 @@ pub(crate) const fn is_leaf(entry: u64) -> bool {
 pub(crate) const fn is_writable(entry: u64) -> bool {
     entry & READ_ONLY == 0
 }
+
+/// Whether a page holds memory.
+pub(crate) const fn is_memory(entry: u64) -> bool {
+    entry & REGISTERS == 0
+}
+
+/// Whether a page holds registers of devices.
+pub(crate) const fn is_registers(entry: u64) -> bool {
+    entry & REGISTERS != 0
+}
+
+/// Whether entries say what may be cached.
+pub(crate) const TYPES_IN_TABLES: bool = true;
 
 /// Called between writing a table and the entry that points to it: whoever finds the table, another
 /// CPU's processor among them, finds it written.
@@ -158,4 +178,13 @@ pub(crate) const CACHES_ABSENCE: bool = false;
 pub(crate) fn added() {
     // SAFETY: barriers.
     unsafe { asm!("dsb ishst", "isb", options(nostack, preserves_flags)) }
+}
+
+/// An entry of firmware's own code, which runs; registers never do.
+pub(crate) const fn running(entry: u64) -> u64 {
+    if is_registers(entry) {
+        entry
+    } else {
+        entry & !NO_EXECUTE
+    }
 }

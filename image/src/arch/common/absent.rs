@@ -55,6 +55,7 @@ pub(crate) mod hotplug {
 }
 
 /// The screen that UEFI leaves.
+#[cfg(not(uefi))]
 pub(crate) mod frame_buffer {
     use firstlight_image::screen::Pixels;
 

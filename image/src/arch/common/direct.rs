@@ -40,7 +40,13 @@ impl DirectMap {
     }
 
     /// Registers: reading there has effects, and they are never memory.
-    pub(crate) const DEVICES: PhysRange = translation::DEVICES;
+    pub(crate) fn devices() -> PhysRange {
+        translation::devices()
+    }
+
+    /// Whether page tables say what may be cached.
+    #[cfg(uefi)]
+    pub(crate) const TYPES_IN_TABLES: bool = translation::TYPES_IN_TABLES;
 
     /// Page tables are allocated below this address.
     pub(crate) const TABLES_BELOW: PhysAddr = PhysAddr::new(paging::BOOT_END);
@@ -56,6 +62,18 @@ impl DirectMap {
         table: impl FnMut() -> Result<PhysRange, E>,
     ) -> Result<(), E> {
         self.add_by(Mapper::new(), ranges, table)
+    }
+
+    /// Adds `ranges` as registers of devices.
+    ///
+    /// # Errors
+    /// Those of `table`.
+    pub(crate) fn add_registers<E>(
+        &self,
+        ranges: impl Iterator<Item = PhysRange>,
+        table: impl FnMut() -> Result<PhysRange, E>,
+    ) -> Result<(), E> {
+        self.add_by(Mapper::registers(), ranges, table)
     }
 
     /// Adds `ranges` as memory that a confidential machine would have to accept, at
@@ -84,7 +102,7 @@ impl DirectMap {
     /// # Safety
     /// The range is memory; nothing else uses it while the slice is in use.
     pub(crate) unsafe fn place(range: PhysRange) -> Option<&'static mut [u8]> {
-        let forbidden = range.overlaps(Self::DEVICES) || range.overlaps(paging::image_range());
+        let forbidden = range.overlaps(Self::devices()) || range.overlaps(paging::image_range());
         let start = NonNull::new(range.start().get() as *mut u8)?;
         let is_place = range.end() <= Self::TABLES_BELOW && !forbidden;
         if !is_place || !paging::allows(range, Access::Write) {
@@ -119,7 +137,7 @@ impl PhysRead<'static> for DirectMap {
         if bytes > LONGEST_BYTES {
             return None;
         }
-        let forbidden = range.overlaps(Self::DEVICES) || range.overlaps(paging::image_range());
+        let forbidden = range.overlaps(Self::devices()) || range.overlaps(paging::image_range());
         if forbidden || !paging::allows(range, Access::Read) {
             return None;
         }

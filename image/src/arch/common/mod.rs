@@ -9,6 +9,7 @@
 //! | `registers` | devices' registers in memory |
 //! | `stale` | a test of page faults that are repeated |
 //! | `starter` | starting CPUs where firmware does it |
+//! | `services`, `frame_buffer` | what UEFI leaves: variables, the reset, a screen |
 //! | `semihosting`, `fault_stack` | processors without ports: markers; a CPU's stack for faults |
 //! | `mmio`, `absent` | boards without ports: devices, and what only PCs have |
 
@@ -23,6 +24,8 @@ pub(crate) mod cpus;
 pub(crate) mod direct;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) mod fault_stack;
+#[cfg(uefi)]
+pub(crate) mod frame_buffer;
 pub(crate) mod handover;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) mod mmio;
@@ -30,6 +33,8 @@ pub(crate) mod paging;
 pub(crate) mod registers;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) mod semihosting;
+#[cfg(uefi)]
+pub(crate) mod services;
 #[cfg(not(target_arch = "x86_64"))]
 pub(in crate::arch) mod stale;
 #[cfg(not(target_arch = "x86_64"))]

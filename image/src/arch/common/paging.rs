@@ -32,6 +32,8 @@ pub(crate) enum Content {
     Constants,
     /// It can't be executed.
     Data,
+    /// Registers of devices, which can't be executed or cached.
+    Registers,
 }
 
 unsafe extern "C" {
@@ -163,6 +165,7 @@ pub(crate) struct Mapper {
     largest: u64,
     /// Whether pages are not there at first.
     hidden: bool,
+    content: Content,
 }
 
 impl Mapper {
@@ -170,6 +173,15 @@ impl Mapper {
         Self {
             largest: translation::largest(),
             hidden: false,
+            content: Content::Data,
+        }
+    }
+
+    /// A mapper of registers of devices.
+    pub(crate) fn registers() -> Self {
+        Self {
+            content: Content::Registers,
+            ..Self::new()
         }
     }
 
@@ -178,6 +190,7 @@ impl Mapper {
         Self {
             largest: SIZE_2M,
             hidden: true,
+            content: Content::Data,
         }
     }
 
@@ -212,7 +225,7 @@ impl Mapper {
         while at < stop {
             if size <= self.largest && at.is_multiple_of(size) && stop - at >= size {
                 let end = stop & !(size - 1);
-                let mut flags = translation::flags(Content::Data, size);
+                let mut flags = translation::flags(self.content, size);
                 if self.hidden {
                     flags &= !PRESENT;
                 }
@@ -245,6 +258,34 @@ pub(crate) fn reveal(range: PhysRange) {
         }
     }
     translation::added();
+}
+
+/// Changes by `to` the entries of the pages of `range`, whole pages each, and those of the tables on the way there; what
+/// is not mapped stays so. The caller flushes.
+///
+/// # Safety
+/// No other code walks these tables.
+#[cfg(uefi)]
+pub(in crate::arch) unsafe fn change(range: PhysRange, to: fn(u64) -> u64) {
+    let at_most = translation::virtual_end();
+    let (mut at, end) = (range.start().get(), range.end().get().min(at_most));
+    while at < end {
+        let (mut table, mut size) = translation::root();
+        loop {
+            // SAFETY: tables are mapped and writable; the rest is the caller's promise.
+            let entry = unsafe { &mut (*table).0[index(at, size)] };
+            if *entry & PRESENT == 0 {
+                break;
+            }
+            *entry = to(*entry);
+            if size == SIZE_4K || translation::is_leaf(*entry) {
+                break;
+            }
+            table = translation::address(*entry) as *mut Table;
+            size /= 512;
+        }
+        at = (at | (size - 1)) + 1;
+    }
 }
 
 /// The entry that decides about `at`, of a page or absent, and how much it covers; none above the
@@ -293,8 +334,15 @@ fn below<'t, E>(
 /// The access that a range must allow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
+    /// Of memory.
     Read,
+    /// Of memory.
     Write,
+    /// Of devices' registers.
+    Registers,
+    /// Of either.
+    #[cfg(uefi)]
+    Any,
 }
 
 /// Whether every byte of `range` is mapped for `access`.
@@ -313,6 +361,12 @@ pub(crate) fn allows(range: PhysRange, access: Access) -> bool {
 fn leaf_end(at: u64, access: Access) -> Option<u64> {
     let (entry, size) = entry(at)?;
     let entry = entry.load(Ordering::Relaxed);
-    let allowed = access == Access::Read || translation::is_writable(entry);
+    let allowed = match access {
+        Access::Read => translation::is_memory(entry),
+        Access::Write => translation::is_memory(entry) && translation::is_writable(entry),
+        Access::Registers => translation::is_registers(entry) && translation::is_writable(entry),
+        #[cfg(uefi)]
+        Access::Any => true,
+    };
     (allowed && entry & PRESENT != 0).then_some((at | (size - 1)) + 1)
 }

@@ -27,7 +27,7 @@ pub(crate) fn can_be(range: PhysRange) -> bool {
 /// No memory is there, and no other window.
 pub(crate) unsafe fn window(region: Region) -> Option<Window> {
     let range = PhysRange::with_size(region.address, region.bytes.into())?;
-    let is_there = can_be(range) && paging::allows(range, Access::Write);
+    let is_there = can_be(range) && paging::allows(range, Access::Registers);
     is_there.then_some(Window {
         start: region.address,
         bytes: region.bytes,

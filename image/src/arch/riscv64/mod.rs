@@ -47,7 +47,9 @@ global_asm!(include_str!("traps.s"));
 global_asm!(include_str!("stale.s"));
 
 /// The protocol by which the loader entered.
-pub(crate) const BOOT_PROTOCOL: &str = "SBI";
+pub(crate) const fn boot_protocol() -> &'static str {
+    "SBI"
+}
 
 /// `time`, the same on all harts.
 pub(crate) fn ticks() -> u64 {

@@ -23,7 +23,10 @@ const FLAG_BITS: u32 = 10;
 const PHYSICAL_END: u64 = 1 << (PAGE_BITS + 12);
 
 /// Registers are not memory in any tree.
-pub(crate) const DEVICES: PhysRange = PhysRange::EMPTY;
+pub(crate) const fn devices() -> PhysRange {
+    PhysRange::EMPTY
+}
+
 /// Nothing is read there: it is not mapped.
 pub(crate) const FIRST_PAGE: Option<Content> = None;
 
@@ -64,7 +67,7 @@ pub(crate) fn flags(content: Content, _: u64) -> u64 {
     let access = match content {
         Content::Code => READABLE | EXECUTABLE,
         Content::Constants => READABLE,
-        Content::Data => READABLE | WRITABLE,
+        Content::Data | Content::Registers => READABLE | WRITABLE,
     };
     PRESENT | access | ACCESSED_AND_WRITTEN
 }
@@ -97,6 +100,16 @@ pub(crate) const fn is_leaf(entry: u64) -> bool {
 /// Whether a page can be written.
 pub(crate) const fn is_writable(entry: u64) -> bool {
     entry & WRITABLE != 0
+}
+
+/// Whether a page can hold memory, and registers of devices: the processor knows what may be cached.
+pub(crate) const fn is_memory(_: u64) -> bool {
+    true
+}
+
+/// See [`is_memory`].
+pub(crate) const fn is_registers(_: u64) -> bool {
+    true
 }
 
 /// Called between writing a table and the entry that points to it: another hart that finds the table

@@ -34,7 +34,7 @@ pub(crate) fn frequency(tables: &Tables) -> Result<(Frequency, &'static str), Cl
     if let Some(known) = from_kvm() {
         return Ok((known, "kvmclock"));
     }
-    if let Some(timer) = tables.pm_timer {
+    if let Some(timer) = tables.rest.pm_timer {
         let mut port = Port::<u32>::new(timer.port);
         // SAFETY: the port is from firmware; reading any port except a device's data has
         // no effect, and a wrong port leads to a refused measurement at worst.

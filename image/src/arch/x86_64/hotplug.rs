@@ -15,7 +15,7 @@ pub(crate) struct SlotPorts(Option<u16>);
 /// # Safety
 /// Nothing else uses their ports.
 pub(crate) unsafe fn open(machine: &Machine) -> Option<(SlotPorts, PowerButton)> {
-    let port = machine.tables.event_port?;
+    let port = machine.tables.rest.event_port?;
     // On other boards anything may be at those ports: they are not even looked at.
     let place = late::slots(machine).filter(|place| place.is_io);
     let first = place.and_then(|place| u16::try_from(place.address).ok());

@@ -12,7 +12,7 @@
 //! | `restart` | the image as it was loaded, entered once more |
 //! | `clock` | the frequency of the TSC |
 //! | `vector` | vector registers, for filling memory alone |
-//! | `frame_buffer`, `runtime` | what UEFI leaves: a screen, variables and the reset |
+//! | `runtime` | the way to UEFI's services |
 //! | `device` | configuration space of PCI |
 //! | `hotplug` | the ports of DIMM slots and of the power button |
 //! | `serial`, `port` | serial ports, markers, the way out |
@@ -25,13 +25,13 @@
 use core::arch::global_asm;
 
 use ::x86_64::registers::model_specific::Msr;
+use firstlight::layout::LayoutPolicy;
 use raw_cpuid::CpuId;
 
 mod apic;
 pub(crate) mod clock;
 pub(crate) mod cpu;
 pub(crate) mod device;
-pub(crate) mod frame_buffer;
 pub(crate) mod hotplug;
 mod port;
 pub(crate) mod restart;
@@ -44,9 +44,10 @@ mod vector;
 
 pub(crate) use super::common::cpus;
 pub(crate) use super::common::direct::DirectMap;
+pub(crate) use super::common::frame_buffer;
 pub(crate) use super::common::handover::Handover;
 pub(crate) use super::common::paging::image_range;
-pub(crate) use port::{exit, exit_to_host, has_hypervisor, marker};
+pub(crate) use port::{end_by_host, exit, marker};
 pub(crate) use translation::protect;
 pub(crate) use traps::{install as install_traps, provoke};
 pub(crate) use vector::writer;
@@ -55,7 +56,12 @@ global_asm!(include_str!("entry.s"));
 global_asm!(include_str!("traps.s"));
 
 /// The protocol by which the loader entered.
-pub(crate) const BOOT_PROTOCOL: &str = "PVH";
+pub(crate) const fn boot_protocol() -> &'static str {
+    "PVH"
+}
+
+/// The zones of this processor.
+pub(crate) const POLICY: LayoutPolicy = LayoutPolicy::DEFAULT;
 
 /// The time stamp counter.
 pub(crate) fn ticks() -> u64 {

@@ -18,15 +18,22 @@ pub(crate) fn marker(code: u8) {
 
 /// Ends the machine if the host has QEMU's exit device. On a real machine another device may
 /// be at its port.
-pub(crate) fn exit_to_host(outcome: Outcome) {
+fn exit_to_host(outcome: Outcome) {
     // SAFETY: the port is the exit device's, or unused in a virtual machine.
     unsafe { Port::new(EXIT_PORT).write(u32::from(outcome.code())) }
 }
 
 /// Whether a hypervisor says that it is there.
-pub(crate) fn has_hypervisor() -> bool {
+fn has_hypervisor() -> bool {
     let info = CpuId::new().get_feature_info();
     info.is_some_and(|info| info.has_hypervisor())
+}
+
+/// Ends the machine if a hypervisor says that it is there, and has QEMU's exit device.
+pub(crate) fn end_by_host(outcome: Outcome) {
+    if has_hypervisor() {
+        exit_to_host(outcome);
+    }
 }
 
 /// Ends the machine. Without the exit device: a reset, by which Firecracker and Cloud

@@ -1,107 +1,15 @@
-//! The services of UEFI that stay after boot services: variables, which outlive a reset, and
-//! the reset. They run where firmware put them, at equal virtual addresses.
+//! The way to firmware's services: registers as its code expects them, and a stack.
 
 use core::arch::{asm, naked_asm};
 
-use firstlight::addr::PhysRange;
-use firstlight_wire::parts::{VENDOR, name};
+pub(crate) use crate::arch::common::services::Services;
+use crate::arch::common::services::{STACK, STACK_BYTES};
 
-use super::translation;
-use crate::arch::common::paging;
-
-/// Non-volatile, for boot services and after them.
-const ATTRIBUTES: u32 = 7;
-/// Offsets in the system table and in the table of services, by the specification.
-const SERVICES: u64 = 88;
-const SET_VARIABLE: u64 = 88;
-const RESET_SYSTEM: u64 = 104;
-const COLD: u32 = 0;
-
-type SetVariable = extern "efiapi" fn(*const u16, *const u8, u32, usize, *const u8) -> usize;
-type ResetSystem = extern "efiapi" fn(u32, usize, usize, *const u8) -> !;
-
-/// Firmware's services.
-pub(crate) struct Services {
-    set: SetVariable,
-    reset: ResetSystem,
-}
-
-/// The word at an address, if it is mapped.
-fn word(at: u64) -> Option<u64> {
-    let range = PhysRange::with_size(at, 8)?;
-    paging::allows(range, paging::Access::Read).then(|| {
-        // SAFETY: mapped, and never written by this image: firmware's tables are reserved.
-        unsafe { (at as *const u64).read_unaligned() }
-    })
-}
-
-impl Services {
-    /// Makes firmware's `ranges` executable and finds its services; `None` if its tables are
-    /// not where they should be, or one of the ranges is not mapped: the run ended before.
-    ///
-    /// # Safety
-    /// `system_table` is firmware's, and the ranges were never allocated. Nothing but the end of
-    /// this image runs from now on, on this CPU alone.
-    pub(crate) unsafe fn open(
-        system_table: u64,
-        ranges: impl Iterator<Item = PhysRange> + Clone,
-    ) -> Option<Self> {
-        let below = PhysRange::new(0, translation::limit()).unwrap_or_default();
-        let is_mapped = |range: PhysRange| {
-            let range = range.intersect(below);
-            range.is_empty() || paging::allows(range, paging::Access::Read)
-        };
-        if !ranges.clone().all(is_mapped) {
-            return None;
-        }
-        ::x86_64::instructions::interrupts::disable();
-        for range in ranges {
-            // SAFETY: only this CPU runs (the caller's promise).
-            unsafe { translation::let_run(range) };
-        }
-        translation::flush();
-        let services = word(system_table.checked_add(SERVICES)?)?;
-        let set = word(services.checked_add(SET_VARIABLE)?).filter(|at| *at != 0)?;
-        let reset = word(services.checked_add(RESET_SYSTEM)?).filter(|at| *at != 0)?;
-        prepare_floating_point();
-        // SAFETY: the specification says that functions of these types are there.
-        unsafe {
-            Some(Self {
-                set: core::mem::transmute::<u64, SetVariable>(set),
-                reset: core::mem::transmute::<u64, ResetSystem>(reset),
-            })
-        }
-    }
-
-    /// Writes part `number` of a result; an empty one is deleted.
-    ///
-    /// # Errors
-    /// Firmware's status.
-    pub(crate) fn set(&self, number: u8, part: &[u8]) -> Result<(), usize> {
-        let name = name(number);
-        let status = (self.set)(
-            name.as_ptr(),
-            VENDOR.as_ptr(),
-            ATTRIBUTES,
-            part.len(),
-            part.as_ptr(),
-        );
-        match status {
-            0 => Ok(()),
-            status => Err(status),
-        }
-    }
-
-    /// Resets the machine.
-    pub(crate) fn reset(&self) -> ! {
-        (self.reset)(COLD, 0, 0, core::ptr::null())
-    }
-}
-
-/// Registers as firmware's code expects them: it may use SSE, which this image does not.
-fn prepare_floating_point() {
+/// Registers as firmware's code expects them: it may use SSE, which this image does not. No interrupt comes.
+pub(in crate::arch) fn prepare() {
     const CONTROL: u32 = 0x1f80;
     let control = CONTROL;
+    ::x86_64::instructions::interrupts::disable();
     // SAFETY: every processor with long mode has them; no code of this image uses them now.
     unsafe {
         ::x86_64::registers::control::Cr4::update(|flags| {
@@ -114,20 +22,12 @@ fn prepare_floating_point() {
     }
 }
 
-/// Large enough for firmware; a fault of its code is reported there as well.
-#[repr(C, align(4096))]
-struct Stack([u8; STACK_BYTES]);
-const STACK_BYTES: usize = 64 << 10;
-
-/// The way out has a stack of its own: other CPUs may still use theirs, and what lies on them.
-static mut STACK: Stack = Stack([0; STACK_BYTES]);
-
 /// Goes on with `work` on a stack that nothing else uses.
 ///
 /// # Safety
 /// Called once.
 #[unsafe(naked)]
-pub(crate) unsafe extern "sysv64" fn on_own_stack(work: extern "sysv64" fn() -> !) -> ! {
+pub(crate) unsafe extern "C" fn on_own_stack(work: extern "C" fn() -> !) -> ! {
     naked_asm!(
         "lea rsp, [rip + {stack} + {bytes}]",
         "xor ebp, ebp",

@@ -20,10 +20,15 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const VIRTUAL_END: u64 = 1 << 47;
 
 /// Interrupt controllers.
-pub(crate) const DEVICES: PhysRange = match PhysRange::new(0xfec0_0000, 0xff00_0000) {
+const DEVICES: PhysRange = match PhysRange::new(0xfec0_0000, 0xff00_0000) {
     Some(range) => range,
     None => PhysRange::EMPTY,
 };
+/// Where there is no memory, whatever a map says: [`DEVICES`].
+pub(crate) const fn devices() -> PhysRange {
+    DEVICES
+}
+
 /// The first page can't be written; loaders put their memory map there, so it can be read.
 pub(crate) const FIRST_PAGE: Option<Content> = Some(Content::Constants);
 
@@ -72,7 +77,7 @@ pub(crate) fn flags(content: Content, size: u64) -> u64 {
         | match content {
             Content::Code => PRESENT,
             Content::Constants => PRESENT | no_execute(),
-            Content::Data => PRESENT | WRITABLE | no_execute(),
+            Content::Data | Content::Registers => PRESENT | WRITABLE | no_execute(),
         }
 }
 
@@ -105,6 +110,19 @@ pub(crate) const fn is_leaf(entry: u64) -> bool {
 pub(crate) const fn is_writable(entry: u64) -> bool {
     entry & WRITABLE != 0
 }
+
+/// Whether a page can hold memory, and registers of devices: the processor knows what may be cached.
+pub(crate) const fn is_memory(_: u64) -> bool {
+    true
+}
+
+/// See [`is_memory`].
+pub(crate) const fn is_registers(_: u64) -> bool {
+    true
+}
+
+/// Whether entries say what may be cached.
+pub(crate) const TYPES_IN_TABLES: bool = false;
 
 /// Called between writing a table and the entry that points to it: the processor's stores are seen
 /// in order, the compiler's are here.
@@ -175,28 +193,7 @@ fn no_execute() -> u64 {
     }
 }
 
-/// Lets `range` be executed, in whole pages: firmware's own code. What of it is not mapped stays
-/// so. The caller flushes.
-///
-/// # Safety
-/// Only this CPU still runs, and no other code walks the tables.
-pub(super) unsafe fn let_run(range: PhysRange) {
-    let (mut at, end) = (range.start().get(), range.end().get().min(VIRTUAL_END));
-    while at < end {
-        let (mut table, mut size) = root();
-        loop {
-            // SAFETY: tables are mapped and writable; the rest is the caller's promise.
-            let entry = unsafe { &mut (*table).0[(at / size % 512) as usize] };
-            if *entry & PRESENT == 0 {
-                break;
-            }
-            *entry &= !NO_EXECUTE;
-            if size == SIZE_4K || is_leaf(*entry) {
-                break;
-            }
-            table = address(*entry) as *mut Table;
-            size /= 512;
-        }
-        at = (at | (size - 1)) + 1;
-    }
+/// An entry of firmware's own code, which runs.
+pub(crate) const fn running(entry: u64) -> u64 {
+    entry & !NO_EXECUTE
 }

@@ -1,8 +1,9 @@
-//! Our image started by UEFI (OVMF) from a stick, as on a real machine: the result comes back
+//! Our image started by UEFI (OVMF, and EDK2 for Arm) from a stick, as on a real machine: the result comes back
 //! onto the stick, and what goes wrong on the way is said. Skipped with a line where there is
 //! no QEMU or no OVMF.
 
 use crate::common::qemu;
+mod arm;
 mod started;
 mod sticks;
 mod variables;

@@ -2,12 +2,10 @@
 
 use crate::boot_uefi::DEADLINE;
 use crate::common::checkers::check_stick;
-use crate::common::qemu::QEMU;
 use firstlight_lab::boot::{
-    Accelerator, Firmware, Launch, Machine, Ports, Processor, System, Uefi, Unwatched, find_image,
-    find_loader,
+    Accelerator, Firmware, Launch, Machine, Ports, System, Uefi, Unwatched, find_image, find_loader,
 };
-use firstlight_lab::stick::Stick;
+use firstlight_lab::stick::Programs;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -33,13 +31,7 @@ pub(crate) fn start(
     extra: &[String],
     until: &str,
 ) -> Started {
-    let mut machine = power_on(change, readonly, extra);
-    let status = machine.until(until);
-    let log = machine.log();
-    let Running { qemu, uefi } = machine;
-    drop(qemu);
-    check_stick(&uefi.stick);
-    Started { status, log, uefi }
+    power_on(change, readonly, extra).ended(until)
 }
 
 /// Starts one, which runs until it ends or goes out of sight.
@@ -64,14 +56,14 @@ pub(crate) fn power_on_machine(
     extra: &[String],
 ) -> Running {
     let stop = AtomicUsize::new(0);
-    let loader = find_loader(&stop, &mut Unwatched).unwrap();
-    let image = find_image(Processor::X86_64, &stop, &mut Unwatched).unwrap();
-    let stick = Stick {
+    let processor = machine.board.processor();
+    let loader = find_loader(processor, &stop, &mut Unwatched).unwrap();
+    let image = find_image(processor, &stop, &mut Unwatched).unwrap();
+    let programs = Programs {
         loader: &loader,
         image: &image,
-        words,
     };
-    let mut uefi = Uefi::new(&stick).unwrap();
+    let mut uefi = Uefi::new(processor, programs, words).unwrap();
     change(&mut uefi);
     let machine = Machine {
         firmware: Firmware::Uefi,
@@ -105,7 +97,7 @@ pub(crate) fn power_on_machine(
             false => text.to_owned(),
         }
     });
-    let child = Command::new(QEMU)
+    let child = Command::new(format!("qemu-system-{processor}"))
         .args(arguments)
         .stdin(Stdio::null())
         .spawn();
@@ -120,6 +112,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// What became of it, at its end or when its log has `until`.
+    pub(crate) fn ended(mut self, until: &str) -> Started {
+        let status = self.until(until);
+        let log = self.log();
+        let Self { qemu, uefi } = self;
+        drop(qemu);
+        check_stick(&uefi.stick);
+        Started { status, log, uefi }
+    }
+
     /// Waits for its end, or for `until` in its log; the exit status, if it ended by itself.
     pub(crate) fn until(&mut self, until: &str) -> Option<i32> {
         let begin = Instant::now();

@@ -23,9 +23,17 @@ fn debians_checkers_find_nothing_wrong_with_a_stick() {
     fs::write(path("image"), image).unwrap();
     fs::write(path("loader"), b"MZ").unwrap();
     let (loader, image) = (path("loader"), path("image"));
+    let mut flat = vec![0; 64];
+    flat[56..60].copy_from_slice(b"ARM\x64");
+    fs::write(path("flat"), flat).unwrap();
+    let flat = path("flat");
+    let programs = |image| {
+        let loader = &*loader;
+        Some(stick::Programs { loader, image })
+    };
     let stick = stick::Stick {
-        loader: &loader,
-        image: &image,
+        x86_64: programs(&image),
+        aarch64: programs(&flat),
         words: "",
     };
     stick.write(&path("stick")).unwrap();

@@ -23,6 +23,17 @@ pub(crate) fn ovmf_is_here() -> bool {
     qemu_is_here() && (here || here::missing("OVMF (Debian's package ovmf)"))
 }
 
+/// Whether QEMU for aarch64 and UEFI for its machines are here.
+#[allow(dead_code, clippy::allow_attributes, reason = "one test file uses it")]
+pub(crate) fn arm_uefi_is_here() -> bool {
+    let folders = ["/usr/share/AAVMF", "/usr/share/edk2/aarch64"];
+    let here = folders
+        .iter()
+        .any(|folder| std::path::Path::new(folder).is_dir());
+    here::is_here("qemu-system-aarch64")
+        && (here || here::missing("UEFI for Arm (Debian's package qemu-efi-aarch64)"))
+}
+
 /// QEMU itself, for boots that have to be made: `make test` has a program in its place that tells a boot
 /// on the instruction clock from a record of one before.
 pub(crate) fn real_qemu(processor: Processor) -> PathBuf {

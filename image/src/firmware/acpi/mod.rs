@@ -1,21 +1,35 @@
-//! The tables of ACPI: CPUs, nodes, timers. All are read in place, so all are reserved.
+//! The tables of ACPI: CPUs, nodes, timers. All are read in place, so all are reserved. What
+//! processors have of their own is in `pc` and `arm`, with the same names:
+//!
+//! | name | meaning |
+//! |---|---|
+//! | `READ` | tables that are read |
+//! | `BIOS_AREA` | where the root pointer may be, if the loader does not pass it |
+//! | `cpus`, `affinity_id` | CPUs of the MADT, and what the SRAT calls one |
+//! | `Rest` | what else is read |
+
+#[cfg(target_arch = "aarch64")]
+#[path = "arm.rs"]
+mod own;
+#[cfg(target_arch = "x86_64")]
+#[path = "pc.rs"]
+mod own;
 
 use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::early::{EarlyError, EarlyMemory};
 use firstlight::firmware::PhysRead;
 use firstlight::firmware::acpi::{
-    self, AcpiError, BootTimes, Fadt, Fault, Fpdt, HEADER_BYTES, Madt, PmTimer, Rsdp, Signature,
-    Srat, SratEntry,
+    self, AcpiError, BootTimes, Fault, Fpdt, HEADER_BYTES, Madt, Rsdp, Signature, Srat, SratEntry,
 };
 use firstlight::start::AcpiNodes;
-use firstlight_image::virtio::pci::Region;
 
-use super::{Cpu, Loader};
+use super::{Cpu, pvh};
 use crate::arch::DirectMap;
 use crate::console::{correction, note};
+use own::{BIOS_AREA, READ, Rest};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use own::{port, psci, registers};
 
-/// Where a PC's firmware leaves the root pointer, if the loader does not pass it.
-const BIOS_AREA: (u64, u64) = (0xe_0000, 0x10_0000);
 /// The root pointer is at a multiple of this.
 const RSDP_ALIGN: usize = 16;
 
@@ -28,9 +42,11 @@ pub(crate) struct Tables {
     madt: Option<Madt<'static>>,
     srat: Option<&'static [u8]>,
     slit: Option<&'static [u8]>,
-    pub(crate) pm_timer: Option<PmTimer>,
-    /// The port of fixed events, the power button among them.
-    pub(crate) event_port: Option<u16>,
+    #[cfg_attr(
+        target_arch = "aarch64",
+        expect(dead_code, reason = "it is kept elsewhere")
+    )]
+    pub(crate) rest: Rest,
 }
 
 impl Tables {
@@ -50,15 +66,13 @@ impl Tables {
 
     /// Usable CPUs, in the order of the MADT.
     pub(crate) fn cpus(&self) -> impl Iterator<Item = Cpu> {
-        let listed = self.madt.iter().flat_map(|madt| madt.cpus().flatten());
-        listed.filter(|cpu| cpu.enabled).map(|cpu| Cpu {
-            id: cpu.apic_id.into(),
-        })
+        let listed = self.madt.iter().flat_map(own::cpus);
+        listed.flatten().map(|id| Cpu { id })
     }
 
     /// Reports entries of CPUs that cannot be read.
     pub(crate) fn report_cpus(&self) {
-        let entries = self.madt.iter().flat_map(Madt::cpus);
+        let entries = self.madt.iter().flat_map(own::cpus);
         for error in entries.filter_map(Result::err) {
             correction(format_args!("MADT entry left out: {error}"));
         }
@@ -67,6 +81,7 @@ impl Tables {
     /// The domain of a CPU, by the SRAT.
     pub(crate) fn domain_of(&self, id: u64) -> Option<u32> {
         let srat = Srat::parse(self.srat?).ok()?;
+        let id = own::affinity_id(self.madt.as_ref(), id)?;
         let mut entries = srat.entries().flatten();
         entries.find_map(|entry| match entry {
             SratEntry::Cpu {
@@ -74,14 +89,14 @@ impl Tables {
                 domain,
                 enabled: true,
                 ..
-            } if u64::from(apic_id) == id => Some(domain),
+            } if apic_id == id => Some(domain),
             _ => None,
         })
     }
 }
 
 /// The root of ACPI's tables; none on a machine without.
-pub(crate) fn root(memory: DirectMap, loader: &Loader) -> Option<Rsdp> {
+pub(crate) fn root(memory: DirectMap, loader: &pvh::Loader) -> Option<Rsdp> {
     let at = |start: u64| {
         let whole = PhysRange::with_size(start, Rsdp::BYTES as u64)?;
         memory.read(whole).map(Rsdp::parse)
@@ -96,18 +111,9 @@ pub(crate) fn root(memory: DirectMap, loader: &Loader) -> Option<Rsdp> {
             )),
         }
     }
-    let (start, end) = BIOS_AREA;
-    let starts = (start..end).step_by(RSDP_ALIGN);
+    let starts = BIOS_AREA.step_by(RSDP_ALIGN);
     starts.filter_map(at).find_map(Result::ok)
 }
-
-/// Tables that are read here.
-const READ: [Signature; 4] = [
-    Signature::MADT,
-    Signature::SRAT,
-    Signature::SLIT,
-    Signature::FADT,
-];
 
 /// Reserves the tables that [`tables`] will read, the first of each name that can be read whole; they may lie in
 /// usable memory. Others are not read, so the lengths in their headers are not trusted. Whether all could be read: others may lie where
@@ -171,7 +177,7 @@ fn is_of_root(fault: &Fault) -> bool {
 }
 
 /// Reads the tables that are needed. Faulty ones are reported and left out.
-pub(crate) fn tables(memory: DirectMap, _: &Loader, root: Option<&Rsdp>) -> Tables {
+pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Tables {
     let Some(root) = root else {
         note("no ACPI: one CPU, one node");
         return Tables::default();
@@ -196,13 +202,12 @@ pub(crate) fn tables(memory: DirectMap, _: &Loader, root: Option<&Rsdp>) -> Tabl
         let table = tables.find(signature, &mut report);
         table.map(|table| table.bytes())
     };
-    let fadt = find(Signature::FADT).and_then(|bytes| valid(Fadt::parse(bytes)));
+    let rest = Rest::read(&find);
     Tables {
         madt: find(Signature::MADT).and_then(|bytes| valid(Madt::parse(bytes))),
         srat: find(Signature::SRAT),
         slit: find(Signature::SLIT),
-        pm_timer: fadt.and_then(|fadt| fadt.pm_timer()),
-        event_port: fadt.and_then(|fadt| fadt.event_port()),
+        rest,
     }
 }
 
@@ -233,9 +238,4 @@ pub(super) fn boot_times(
 /// What was read; an error is reported.
 fn valid<T>(parsed: Result<T, AcpiError>) -> Option<T> {
     parsed.inspect_err(|error| correction(error)).ok()
-}
-
-/// None: the command line names them, see `devices`.
-pub(crate) fn virtio() -> impl Iterator<Item = Region> {
-    core::iter::empty()
 }

@@ -4,7 +4,7 @@ use firstlight::addr::PhysRange;
 use firstlight_image::screen::Pixels;
 use firstlight_wire::handover::Screen;
 
-use crate::arch::common::paging::{self, Access};
+use super::paging::{self, Access};
 
 /// Pixels in video memory.
 pub(crate) struct FrameBuffer(Screen);
@@ -17,7 +17,7 @@ impl FrameBuffer {
     pub(crate) unsafe fn new(screen: Screen) -> Option<Self> {
         let screen = screen.checked().ok()?;
         let range = PhysRange::with_size(screen.address, screen.bytes)?;
-        paging::allows(range, Access::Write).then_some(Self(screen))
+        paging::allows(range, Access::Any).then_some(Self(screen))
     }
 }
 
