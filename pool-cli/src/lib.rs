@@ -74,7 +74,7 @@ pub enum Subcommands {
     #[command(hide = true)]
     Injector,
     #[command(hide = true)]
-    Reserve,
+    Mapper(serve::MapperOptions),
 }
 
 const EXAMPLES: &str = "\
@@ -102,7 +102,7 @@ impl Subcommands {
             Self::Resize(options) => change::resize(options, output),
             Self::Revoke(options) => grant::revoke(options, output),
             Self::Injector => injector::run(),
-            Self::Reserve => serve::reserve(),
+            Self::Mapper(options) => serve::map(options),
             Self::Libvirt(options) => libvirt::run(options, output),
             Self::Plan(options) => plan::run(options, output),
             Self::Run(options) => run::run(options, program, output),

@@ -4,7 +4,7 @@ use crate::Program;
 use crate::failure::Failure;
 use clap::Args;
 use firstlight_pool::config::Config;
-use firstlight_pool::fill::reserver;
+use firstlight_pool::fill::mapper;
 use firstlight_pool::server;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -39,12 +39,20 @@ pub(crate) fn run(options: &Options, program: Program) -> Result<(), Failure> {
     let read = move || Config::read(&path).map_err(|error| error.to_string());
     // Also where the program was replaced meanwhile.
     let command = ["/proc/self/exe"].iter().chain(program.prefix());
-    let reserves = command.chain(&["reserve"]).map(OsString::from).collect();
-    server::serve(&config, read, reserves, &mut say).map_err(Failure::served)
+    let mapper = command.chain(&["mapper"]).map(OsString::from).collect();
+    server::serve(&config, read, mapper, &mut say).map_err(Failure::served)
 }
 
-/// Runs the process that reserves huge pages in clients' files.
-pub(crate) fn reserve() -> Result<(), Failure> {
-    reserver::serve(io::stdin())
-        .map_err(|error| Failure::Pool(format!("beside the daemon: {error}")))
+/// Map files of clients for a daemon, at its standard input
+#[derive(Args)]
+pub struct MapperOptions {
+    /// Take memory from this node
+    #[arg(long, value_name = "N")]
+    node: Option<u32>,
+}
+
+/// Runs the process.
+pub(crate) fn map(options: &MapperOptions) -> Result<(), Failure> {
+    let served = mapper::serve(io::stdin(), options.node);
+    served.map_err(|error| Failure::Pool(format!("beside the daemon: {error}")))
 }

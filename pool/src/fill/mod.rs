@@ -1,6 +1,6 @@
 //! Work that takes time: filling, topping up, emptying, zeroing in place, and
 //! putting back what guests gave back (`refill.rs`; what must be reserved for that, a process of its own reserves:
-//! `reserver.rs`).
+//! `mapper.rs`).
 //!
 //! A [`Worker`] is a thread with a queue. Workers that fill in the background
 //! stay out of everybody's way (`SCHED_IDLE`), take memory from one node, keep
@@ -17,16 +17,16 @@
 
 mod aside;
 mod batches;
+pub mod mapper;
 mod pace;
 mod refill;
-pub mod reserver;
 mod watch;
 mod work;
 
 pub use batches::Batches;
+pub use mapper::Mapper;
 pub use pace::Pace;
 pub use refill::{Refill, Tenure};
-pub use reserver::Reserver;
 pub use watch::Watch;
 pub use work::Work;
 

@@ -13,8 +13,8 @@
 //!   pages this process has mapped, `SEEK_HOLE` sees none): so each page is
 //!   asked for, and the count says whether it was a hole.
 
-use super::batches::{Batches, in_one_go, length};
-use super::reserver::Reserver;
+use super::batches::{Batches, in_one_go};
+use super::mapper::Mapper;
 use crate::os::memory_file;
 use crate::protocol::PageSize;
 use std::collections::HashSet;
@@ -80,8 +80,8 @@ pub struct Refill {
     pub new_pages: u64,
     /// The lease.
     pub tenure: Arc<Tenure>,
-    /// Reserves huge pages: the file is a client's.
-    pub reserver: Arc<Reserver>,
+    /// Maps the file, which is a client's.
+    pub mapper: Arc<Mapper>,
 }
 
 impl Refill {
@@ -132,7 +132,7 @@ impl Refill {
         }
         match self.page {
             PageSize::Huge | PageSize::Giant => {
-                self.reserver.reserve(file, at, bytes)?;
+                self.mapper.reserve(file, at, bytes)?;
                 memory_file::refill(file, at, bytes)?;
             }
             PageSize::Transparent => {
@@ -140,7 +140,7 @@ impl Refill {
                 if !memory_file::has_hole(file, at, bytes)? {
                     return Ok(false);
                 }
-                memory_file::populate(file, at, length(bytes)?)?;
+                self.mapper.populate(file, at, bytes)?;
             }
         }
         Ok(rustix::fs::fstat(file)?.st_blocks != stat.st_blocks)

@@ -62,7 +62,7 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
         most_pages: PAGES,
         new_pages: PAGES,
         tenure: Arc::clone(tenure),
-        reserver: Arc::default(),
+        mapper: Arc::default(),
     }
 }
 

@@ -141,7 +141,7 @@ pub fn is_sealed_against_growth(file: impl AsFd) -> bool {
 /// Reserves huge pages for a range: an [`allocate`] or a [`refill`] of it finds them, whatever others take meanwhile (of a
 /// thread that takes memory from one node, as long as that has some; the reservation stays then). Without, Linux (seen with 6.18) counts a page of a mount as used for good each time one of these finds none. The
 /// file becomes no longer by it. Waits for the file's lock with that of this process' address space: of a client's file
-/// a [`Reserver`](crate::fill::Reserver) does it.
+/// a [`Mapper`](crate::fill::Mapper) does it.
 ///
 /// # Errors
 /// `StorageFull` where no huge pages are left for it; the operating system's refusal.

@@ -105,8 +105,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal ends it or it was drained.
 ///
-/// `read` reads the configuration again, on a thread, when a signal asks for it; `reserves` is the command of a process
-/// that calls [`reserver::serve`](crate::fill::reserver::serve) with its standard input; `say` gets a line for
+/// `read` reads the configuration again, on a thread, when a signal asks for it; `mapper` is the command of a process
+/// that calls [`mapper::serve`](crate::fill::mapper::serve) with its standard input; `say` gets a line for
 /// the operator now and then.
 ///
 /// # Errors
@@ -114,10 +114,10 @@ const TICK: Duration = Duration::from_secs(1);
 pub fn serve(
     config: &Config,
     read: impl Fn() -> Result<Config, String> + Send + Sync + 'static,
-    reserves: Vec<OsString>,
+    mapper: Vec<OsString>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), ServeError> {
-    let mut server = Server::start(config, Arc::new(read), reserves, say)?;
+    let mut server = Server::start(config, Arc::new(read), mapper, say)?;
     let result = server.run(say);
     server.stop(config.keep_on_stop, say);
     result
@@ -151,7 +151,7 @@ impl Server {
     fn start(
         config: &Config,
         read: Arc<Read>,
-        reserves: Vec<OsString>,
+        mapper: Vec<OsString>,
         say: &mut dyn FnMut(&str),
     ) -> Result<Self, ServeError> {
         let failed = |error| ServeError::system("handle signals", error);
@@ -183,7 +183,12 @@ impl Server {
         let workers = workers.map_err(|error| ServeError::system("wake itself", error))?;
         let reader = Reader::new(read, Arc::clone(&threads), workers.waker());
         let after = Duration::from_secs(config.fill.refill_after_s.into());
-        let refills = Refills::new(after, reserves);
+        let mut refills = Refills::new(after, mapper);
+        if let Err(error) = refills.start_mappers(&found.specs) {
+            say(&format!(
+                "the process that maps clients' files does not start, and until it does no guest is refilled: {error}"
+            ));
+        }
         let now = now();
         let machine = Machine::new(Start {
             rules,

@@ -7,8 +7,9 @@
 
 use super::pool::Pool;
 use super::workers::Ticket;
-use crate::fill::{Job, Refill, Reserver, Tenure, Work};
+use crate::fill::{Job, Mapper, Refill, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial, Whose};
+use crate::machine::Spec;
 use crate::protocol::PoolRow;
 use crate::store::Key;
 use crate::store::slab::SlabId;
@@ -51,14 +52,14 @@ pub(super) struct Refills {
     trouble: BTreeMap<Key, String>,
     /// Leases whose slab is being made as long as it was.
     shortening: BTreeSet<Serial>,
-    /// What reserves huge pages in clients' files, and what does it on each node: a client may make it wait.
-    reserves: Vec<OsString>,
-    reservers: BTreeMap<Option<u32>, Arc<Reserver>>,
+    /// The command of what maps clients' files, and what does it on each node: a client may make it wait.
+    command: Vec<OsString>,
+    mappers: BTreeMap<Option<u32>, Arc<Mapper>>,
 }
 
 impl Refills {
-    /// What is put back was missing for as long as `after`; `reserves` is the command of [`Reserver::by`].
-    pub(super) fn new(after: Duration, reserves: Vec<OsString>) -> Self {
+    /// What is put back was missing for as long as `after`; `command`, with a node, is that of [`Mapper::by`].
+    pub(super) fn new(after: Duration, command: Vec<OsString>) -> Self {
         Self {
             after,
             leases: BTreeMap::new(),
@@ -66,8 +67,8 @@ impl Refills {
             refilled_bytes: BTreeMap::new(),
             trouble: BTreeMap::new(),
             shortening: BTreeSet::new(),
-            reserves,
-            reservers: BTreeMap::new(),
+            command,
+            mappers: BTreeMap::new(),
         }
     }
 
@@ -91,9 +92,26 @@ impl Refills {
         Some(refilled.tenure)
     }
 
-    fn reserver(&mut self, node: Option<u32>) -> Arc<Reserver> {
-        let of_node = self.reservers.entry(node);
-        Arc::clone(of_node.or_insert_with(|| Arc::new(Reserver::by(&self.reserves))))
+    fn mapper(&mut self, node: Option<u32>) -> Arc<Mapper> {
+        let of_node = self.mappers.entry(node);
+        Arc::clone(of_node.or_insert_with(|| {
+            let node = node.map(|node| ["--node".into(), node.to_string().into()]);
+            let mut command = self.command.clone();
+            // Without one this process does it.
+            if !command.is_empty() {
+                command.extend(node.into_iter().flatten());
+            }
+            Arc::new(Mapper::by(command))
+        }))
+    }
+
+    /// Starts what maps clients' files on the nodes where guests are refilled, before there are clients.
+    pub(super) fn start_mappers(&mut self, specs: &[Spec]) -> io::Result<()> {
+        let refilled = specs.iter().filter(|spec| spec.refill_bytes > 0);
+        let nodes: BTreeSet<_> = refilled.map(|spec| spec.key.node).collect();
+        nodes
+            .into_iter()
+            .try_for_each(|node| self.mapper(node).start())
     }
 
     /// A slab is as long as it was.
@@ -193,7 +211,7 @@ impl Pool {
         let slab = self.files.get(lease.slab)?;
         let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
-        let reserver = self.refills.reserver(node);
+        let mapper = self.refills.mapper(node);
         let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let refill = Refill {
             page,
@@ -203,7 +221,7 @@ impl Pool {
             most_pages: due.most_pages.min(turn_pages),
             new_pages: due.new_pages,
             tenure: Arc::clone(&refilled.tenure),
-            reserver,
+            mapper,
         };
         let job = Job {
             cancel: refilled.tenure.ended(),

@@ -1,10 +1,11 @@
-//! Huge pages reserved in a file that a client has, by a process of its own: [`Reserver`].
+//! Files that a client has, mapped in a process of its own: [`Mapper`].
 //!
-//! hugetlbfs reserves in `mmap` alone, which waits for the file's lock while it holds the lock of its process' whole
-//! address space. A client can hold its file's lock for long. In the daemon all threads would wait with it, as soon as
-//! one of them needs memory; here it is a process that does nothing else, and the thread that asked it.
+//! Some of what refilling a guest needs is done by mapping alone: hugetlbfs reserves in `mmap`, tmpfs has pages touched.
+//! That waits for locks of the file while it holds the lock of a whole address space, and a client can hold these for
+//! long. In the daemon all threads would wait with it, as soon as one of them needs memory; here it is a process that
+//! does nothing else, and the thread that asked it.
 
-use crate::os::{background, memory_file};
+use crate::os::{background, inherited, memory_file};
 use crate::protocol::packet;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
@@ -13,13 +14,38 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of a request: where the range begins, and its bytes; of an answer: the number of an error, or 0.
-const REQUEST_BYTES: usize = 16;
+/// Bytes of a number in a request: what is to be done, where the range begins, and its bytes.
+const NUMBER_BYTES: usize = 8;
+const REQUEST_BYTES: usize = 3 * NUMBER_BYTES;
+/// Bytes of an answer: the number of an error, or 0.
 const ANSWER_BYTES: usize = 4;
 
-/// Reserves huge pages in files of clients; see the [module](self).
+/// What is done to a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    /// [`memory_file::reserve`].
+    Reserve = 1,
+    /// [`memory_file::populate`].
+    Populate = 2,
+}
+
+impl Deed {
+    fn of(number: u64) -> Option<Self> {
+        let all = [Self::Reserve, Self::Populate].into_iter();
+        all.into_iter().find(|deed| *deed as u64 == number)
+    }
+
+    fn is_done(self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::Reserve => memory_file::reserve(file, start, bytes),
+            Self::Populate => memory_file::populate(file, start, super::batches::length(bytes)?),
+        }
+    }
+}
+
+/// Maps files of clients; see the [module](self).
 #[derive(Debug, Default)]
-pub struct Reserver {
+pub struct Mapper {
     command: Vec<OsString>,
     helper: Mutex<Option<Helper>>,
 }
@@ -31,31 +57,63 @@ struct Helper {
     process: Child,
 }
 
-impl Reserver {
-    /// By the process of this command, which calls [`serve`] with its standard input; it starts with the first
-    /// reservation. Without a command by this process, for files that no client has.
+impl Mapper {
+    /// By the process of this command, which calls [`serve`] with its standard input. Without a command by this
+    /// process, for files that no client has.
     #[must_use]
-    pub fn by(command: &[OsString]) -> Self {
+    pub fn by(command: Vec<OsString>) -> Self {
         Self {
-            command: command.to_vec(),
+            command,
             helper: Mutex::default(),
         }
+    }
+
+    /// Starts the process, before there are clients whose descriptors it would have until it runs.
+    ///
+    /// # Errors
+    /// It does not start; the first that needs it tries again.
+    pub fn start(&self) -> io::Result<()> {
+        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+        if helper.is_none()
+            && let Some((program, arguments)) = self.command.split_first()
+        {
+            *helper = Some(Helper::start(program, arguments)?);
+        }
+        Ok(())
     }
 
     /// [`memory_file::reserve`].
     ///
     /// # Errors
-    /// As there; the process does not start, or ended: the next call starts another.
+    /// As there; the process does not start, or ended twice.
     pub fn reserve(&self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+        self.have_done(Deed::Reserve, file, start, bytes)
+    }
+
+    /// [`memory_file::populate`].
+    ///
+    /// # Errors
+    /// As [`Mapper::reserve`].
+    pub fn populate(&self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+        self.have_done(Deed::Populate, file, start, bytes)
+    }
+
+    fn have_done(&self, deed: Deed, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
         let Some((program, arguments)) = self.command.split_first() else {
-            return memory_file::reserve(file, start, bytes);
+            return deed.is_done(file, start, bytes);
         };
         let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = match helper.take() {
-            Some(running) => running,
-            None => Helper::start(program, arguments)?,
+        let answer = match helper.take() {
+            Some(running) => running
+                .ask(deed, &file, start, bytes)
+                .map(|answer| (running, answer)),
+            None => Err(io::ErrorKind::NotConnected.into()),
         };
-        let answer = running.ask(file, start, bytes)?;
+        let (running, answer) = answer.or_else(|_| {
+            let running = Helper::start(program, arguments)?;
+            let answer = running.ask(deed, &file, start, bytes)?;
+            io::Result::Ok((running, answer))
+        })?;
         *helper = Some(running);
         match answer {
             0 => Ok(()),
@@ -86,15 +144,12 @@ impl Helper {
     }
 
     /// The number of the error, or 0.
-    fn ask(&self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<i32> {
-        let mut request = [0; REQUEST_BYTES];
-        let (first, second) = request.split_at_mut(REQUEST_BYTES / 2);
-        first.copy_from_slice(&start.to_ne_bytes());
-        second.copy_from_slice(&bytes.to_ne_bytes());
-        packet::send(&self.socket, &request, &[file.as_fd()])?;
+    fn ask(&self, deed: Deed, file: impl AsFd, start: u64, bytes: u64) -> io::Result<i32> {
+        let numbers = [deed as u64, start, bytes].map(u64::to_ne_bytes);
+        packet::send(&self.socket, numbers.as_flattened(), &[file.as_fd()])?;
         let answer = packet::receive_bare(&self.socket, ANSWER_BYTES);
         let answer = answer.ok().and_then(|answer| answer.try_into().ok());
-        let ended = || io::Error::other("the process that reserves huge pages ended");
+        let ended = || io::Error::other("the process that maps files ended");
         answer.map(i32::from_ne_bytes).ok_or_else(ended)
     }
 }
@@ -107,35 +162,42 @@ impl Drop for Helper {
     }
 }
 
-/// Reserves what comes over `socket`, until its other end is closed: what the process of a [`Reserver`] does.
+/// Does what comes over `socket`, until its other end is closed, with memory of `node`: what the process of a [`Mapper`] does.
 ///
 /// # Errors
 /// A request that is none.
-pub fn serve(socket: impl AsFd) -> io::Result<()> {
-    // It may have been started by a thread that keeps out of the way; this one has a client's lock.
+pub fn serve(socket: impl AsFd, node: Option<u32>) -> io::Result<()> {
+    // What the daemon's parent left open.
+    inherited::close_all_but_standard();
+    // It may have been started by a thread that keeps out of the way; this one has a client's locks.
     let _ = background::run_as_usual();
     let _ = background::run_nicely(0);
+    super::take_memory(node)?;
     loop {
         let request = match packet::receive(&socket, REQUEST_BYTES, 1) {
             Ok(request) => request,
             Err(packet::PacketError::Closed) => return Ok(()),
             Err(error) => return Err(io::Error::other(error.to_string())),
         };
-        let number = |at: usize| {
-            let bytes = request.message.get(at..at + REQUEST_BYTES / 2)?;
-            Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+        let (numbers, rest) = request.message.as_chunks::<NUMBER_BYTES>();
+        let numbers: Vec<u64> = numbers
+            .iter()
+            .map(|bytes| u64::from_ne_bytes(*bytes))
+            .collect();
+        let (&[deed, start, bytes], []) = (&numbers[..], rest) else {
+            return Err(io::Error::other(
+                "expected what to do, a start and a number of bytes",
+            ));
         };
-        let (Some(start), Some(bytes), Some(file)) = (
-            number(0),
-            number(REQUEST_BYTES / 2),
-            request.descriptors.first(),
-        ) else {
-            return Err(io::Error::other("expected a range and a file"));
+        let (Some(deed), Some(file)) = (Deed::of(deed), request.descriptors.first()) else {
+            return Err(io::Error::other("expected a file and what to do with it"));
         };
-        let answer = match memory_file::reserve(file, start, bytes) {
+        let answer = match deed.is_done(file, start, bytes) {
             Ok(()) => 0,
             Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
         };
+        // Closed before it is said to be done.
+        drop(request);
         packet::send(&socket, &answer.to_ne_bytes(), &[])?;
     }
 }
@@ -154,20 +216,20 @@ mod tests {
     /// Says that the test's program is the process, which this test then is.
     const HELPER: &str = "FIRSTLIGHT_TEST_RESERVES";
 
-    fn by_this_program() -> Reserver {
+    fn by_this_program() -> Mapper {
         let this = std::env::current_exe().unwrap().into_os_string();
-        let test = "fill::reserver::tests::the_process_of_the_others";
+        let test = "fill::mapper::tests::the_process_of_the_others";
         let env = format!("{HELPER}=1");
         let command = ["env", &env].map(OsString::from).into_iter();
         let arguments = ["--exact", test, "--nocapture", "--test-threads=1"].map(OsString::from);
-        Reserver::by(&command.chain([this]).chain(arguments).collect::<Vec<_>>())
+        Mapper::by(command.chain([this]).chain(arguments).collect())
     }
 
     /// No test but where another starts it as its process.
     #[test]
     fn the_process_of_the_others() {
         if std::env::var_os(HELPER).is_some() {
-            serve(io::stdin()).unwrap();
+            serve(io::stdin(), None).unwrap();
         }
     }
 
@@ -194,18 +256,30 @@ mod tests {
         };
         let file = memory_file::unnamed(c"test", Some(PAGE)).unwrap();
         memory_file::set_length(&file, 4 * PAGE).unwrap();
-        let reserver = by_this_program();
-        reserver.reserve(&file, 0, 2 * PAGE).unwrap();
-        let process = reserver.process();
-        let error = reserver.reserve(&file, 0, 1 << 40).unwrap_err();
+        let mapper = by_this_program();
+        mapper.reserve(&file, 0, 2 * PAGE).unwrap();
+        let process = mapper.process();
+        let error = mapper.reserve(&file, 0, 1 << 40).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
-        assert_eq!(reserver.process(), process);
+        assert_eq!(mapper.process(), process);
         // Another one, once it has ended.
         let pid = rustix::process::Pid::from_raw(process.unwrap().cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        reserver.reserve(&file, 0, PAGE).unwrap_err();
-        reserver.reserve(&file, 0, PAGE).unwrap();
-        assert_ne!(reserver.process(), process);
+        mapper.reserve(&file, 0, PAGE).unwrap();
+        assert_ne!(mapper.process(), process);
+    }
+
+    #[test]
+    fn it_touches_pages_that_are_not_there() {
+        let file = memory_file::unnamed(c"test", None).unwrap();
+        memory_file::set_length(&file, 1 << 20).unwrap();
+        let mapper = by_this_program();
+        mapper.start().unwrap();
+        let process = mapper.process();
+        mapper.populate(&file, 4096, 8192).unwrap();
+        assert_eq!(mapper.process(), process);
+        assert!(memory_file::held_bytes(&file).unwrap() >= 8192);
+        assert!(!memory_file::has_hole(&file, 4096, 8192).unwrap());
     }
 
     /// While another holds the lock of the file, and the process waits for it, this one maps memory.
@@ -214,12 +288,12 @@ mod tests {
         let Some(_pages) = pages(PAGES) else {
             return;
         };
-        let reserver = by_this_program();
+        let mapper = by_this_program();
         let small = memory_file::unnamed(c"test", Some(PAGE)).unwrap();
         memory_file::set_length(&small, PAGE).unwrap();
-        reserver.reserve(&small, 0, PAGE).unwrap();
+        mapper.reserve(&small, 0, PAGE).unwrap();
         memory_file::set_length(&small, 0).unwrap();
-        let process = reserver.process().unwrap();
+        let process = mapper.process().unwrap();
         let file = memory_file::unnamed(c"test", Some(PAGE)).unwrap();
         // The lock is held for as long as pages are zeroed: in some round all is seen before it is let go.
         let seen = (0..100).any(|_| {
@@ -235,7 +309,7 @@ mod tests {
                 while memory_file::held_bytes(&file).unwrap() == 0 {
                     thread::yield_now();
                 }
-                scope.spawn(|| reserver.reserve(&file, 0, PAGE).unwrap());
+                scope.spawn(|| mapper.reserve(&file, 0, PAGE).unwrap());
                 while is_held.load(Ordering::Acquire) {
                     if is_at_it(process) {
                         let memory = Vec::<u8>::with_capacity(64 << 20);
