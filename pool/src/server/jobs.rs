@@ -41,7 +41,7 @@ impl Pool {
             Ticket::EmptyAgain(slab) => Event::EmptiedAgain(slab),
             Ticket::Discard(slab) => {
                 if let Some(slab) = self.files.remove(slab) {
-                    let _ = slab.discard();
+                    self.workers.discard(slab);
                 }
                 Event::Discarded(slab)
             }

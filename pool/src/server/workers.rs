@@ -216,7 +216,7 @@ impl Workers {
         });
     }
 
-    /// Closes a slab that a client had.
+    /// Closes a slab, which takes its mount down.
     pub(super) fn discard(&self, slab: Slab) {
         let discard = move || drop(slab.discard());
         self.threads.start_soon("take-away", discard);
