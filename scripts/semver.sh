@@ -11,5 +11,8 @@ for package in $1; do
     base=${2:-$(git log -1 --format=%H -G'^version = ' -- "$folder/Cargo.toml")}
     git cat-file -e "$base:$folder/Cargo.toml" 2>/dev/null || { echo "$package was not there at $base"; continue; }
     echo "the interface of $package since $(git log -1 --format='%h, %s' "$base")"
-    cargo semver-checks -p "$package" --baseline-rev "$base"
+    # All features, but a size of pages, of which there is one.
+    features=$(awk '/^\[/ { on = $0 == "[features]" } on && /^[a-z0-9_-]+ *=/ && !/^(default|page-)/ { print $1 }' "$folder/Cargo.toml")
+    # shellcheck disable=SC2086
+    cargo semver-checks -p "$package" --baseline-rev "$base" --only-explicit-features ${features:+--features ${features//$'\n'/,}}
 done

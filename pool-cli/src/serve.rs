@@ -4,7 +4,7 @@ use crate::Program;
 use crate::failure::Failure;
 use clap::Args;
 use firstlight_pool::config::Config;
-use firstlight_pool::fill::mapper;
+use firstlight_pool::fill::{Policy, mapper};
 use firstlight_pool::server;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -49,10 +49,24 @@ pub struct MapperOptions {
     /// Take memory from this node
     #[arg(long, value_name = "N")]
     node: Option<u32>,
+
+    /// Run on these CPUs
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    cpus: Vec<usize>,
+
+    /// Run with this weight
+    #[arg(long, value_name = "N")]
+    nice: Option<u8>,
 }
 
 /// Runs the process.
 pub(crate) fn map(options: &MapperOptions) -> Result<(), Failure> {
-    let served = mapper::serve(io::stdin(), options.node);
+    let policy = Policy {
+        node: options.node,
+        cpus: options.cpus.clone(),
+        nice: options.nice,
+        ..Policy::default()
+    };
+    let served = mapper::serve(io::stdin(), &policy);
     served.map_err(|error| Failure::Pool(format!("beside the daemon: {error}")))
 }

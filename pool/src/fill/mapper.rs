@@ -5,6 +5,7 @@
 //! long. In the daemon all threads would wait with it, as soon as one of them needs memory; here it is a process that
 //! does nothing else, and the thread that asked it.
 
+use super::Policy;
 use crate::os::{background, inherited, memory_file};
 use crate::protocol::packet;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -162,17 +163,20 @@ impl Drop for Helper {
     }
 }
 
-/// Does what comes over `socket`, until its other end is closed, with memory of `node`: what the process of a [`Mapper`] does.
+/// Does what comes over `socket`, until its other end is closed, with memory and on CPUs as `policy` says: what the process
+/// of a [`Mapper`] does.
 ///
 /// # Errors
 /// A request that is none.
-pub fn serve(socket: impl AsFd, node: Option<u32>) -> io::Result<()> {
+pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
+    let _ = rustix::thread::set_name(c"mapper");
     // What the daemon's parent left open.
     inherited::close_all_but_standard();
     // It may have been started by a thread that keeps out of the way; this one has a client's locks.
     let _ = background::run_as_usual();
-    let _ = background::run_nicely(0);
-    super::take_memory(node)?;
+    let _ = background::run_nicely(policy.nice.unwrap_or(0));
+    super::stay_near(policy);
+    super::take_memory(policy.node)?;
     loop {
         let request = match packet::receive(&socket, REQUEST_BYTES, 1) {
             Ok(request) => request,
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn the_process_of_the_others() {
         if std::env::var_os(HELPER).is_some() {
-            serve(io::stdin(), None).unwrap();
+            serve(io::stdin(), &Policy::default()).unwrap();
         }
     }
 

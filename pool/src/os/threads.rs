@@ -132,7 +132,12 @@ impl Shared {
 
 fn begin(shared: Arc<Shared>) -> io::Result<()> {
     let begun = thread::Builder::new().name("ready".into());
-    begun.spawn(move || shared.work()).map(drop)
+    let work = move || {
+        // The thread that begins it may have more weight.
+        let _ = background::run_nicely(0);
+        shared.work();
+    };
+    begun.spawn(work).map(drop)
 }
 
 /// Where threads are taken.

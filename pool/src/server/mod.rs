@@ -183,7 +183,7 @@ impl Server {
         let workers = workers.map_err(|error| ServeError::system("wake itself", error))?;
         let reader = Reader::new(read, Arc::clone(&threads), workers.waker());
         let after = Duration::from_secs(config.fill.refill_after_s.into());
-        let mut refills = Refills::new(after, mapper);
+        let mut refills = Refills::new(after, mapper, &config.fill);
         if let Err(error) = refills.start_mappers(&found.specs) {
             say(&format!(
                 "the process that maps clients' files does not start, and until it does no guest is refilled: {error}"

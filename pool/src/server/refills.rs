@@ -7,6 +7,7 @@
 
 use super::pool::Pool;
 use super::workers::Ticket;
+use crate::config::Fill;
 use crate::fill::{Job, Mapper, Refill, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial, Whose};
 use crate::machine::Spec;
@@ -58,8 +59,19 @@ pub(super) struct Refills {
 }
 
 impl Refills {
-    /// What is put back was missing for as long as `after`; `command`, with a node, is that of [`Mapper::by`].
-    pub(super) fn new(after: Duration, command: Vec<OsString>) -> Self {
+    /// What is put back was missing for as long as `after`; `command`, with what `fill` says, is that of [`Mapper::by`].
+    pub(super) fn new(after: Duration, mut command: Vec<OsString>, fill: &Fill) -> Self {
+        // Without one this process does it.
+        if !command.is_empty() {
+            let cpus = fill.cpus.iter().flat_map(|cpus| &cpus.as_ref().0);
+            let cpus = cpus.flat_map(|cpu| ["--cpus".into(), cpu.to_string().into()]);
+            let nice = fill
+                .nice
+                .iter()
+                .map(|nice| nice.as_ref().to_string().into());
+            let nice = nice.flat_map(|nice| ["--nice".into(), nice]);
+            command.extend(cpus.chain(nice));
+        }
         Self {
             after,
             leases: BTreeMap::new(),
@@ -97,7 +109,6 @@ impl Refills {
         Arc::clone(of_node.or_insert_with(|| {
             let node = node.map(|node| ["--node".into(), node.to_string().into()]);
             let mut command = self.command.clone();
-            // Without one this process does it.
             if !command.is_empty() {
                 command.extend(node.into_iter().flatten());
             }

@@ -82,7 +82,7 @@ fn pool_in(folder: &Path, threads: Threads, config: &str) -> Pool {
     let known = (journal, Pipes::open(folder).unwrap());
     let workers = Workers::new(&config.fill, Arc::clone(&threads)).unwrap();
     let wake = workers.waker();
-    let refills = Refills::new(Duration::ZERO, Vec::new());
+    let refills = Refills::new(Duration::ZERO, Vec::new(), &config.fill);
     Pool::new(Parts {
         machine,
         files,
