@@ -4,6 +4,7 @@
 use crate::acpi_tables;
 
 use acpi_tables::seal;
+use firstlight::addr::PhysAddr;
 use firstlight::firmware::acpi::{AcpiError, Fadt, PmTimer, Signature};
 
 const PC: &[u8] = machine!("QEMU_pc.facp.bin");
@@ -34,6 +35,28 @@ fn virtual_machines_of_both_ages() {
         assert!(!fadt.hardware_reduced());
         assert_eq!(fadt.pm_timer(), timer(0x608, 24));
     }
+}
+
+#[test]
+fn the_address_of_the_dsdt_in_64_bits_counts_where_there_is_one() {
+    let changed = |table: &[u8], fields: &[(usize, u8)]| {
+        let mut table = table.to_vec();
+        for (offset, byte) in fields {
+            table[*offset] = *byte;
+        }
+        let dsdt = Fadt::parse(&table).unwrap().dsdt();
+        dsdt.map(PhysAddr::get)
+    };
+    let none = [(40, 0), (41, 0), (42, 0), (43, 0)];
+    let no_wide = [(140, 0), (141, 0), (142, 0), (143, 0)];
+    for table in [PC, Q35] {
+        assert_eq!(changed(table, &[]), Some(0x3fe_0040));
+    }
+    assert_eq!(changed(PC, &none), None);
+    assert_eq!(changed(Q35, &none), Some(0x3fe_0040));
+    assert_eq!(changed(Q35, &[(144, 1)]), Some(0x1_03fe_0040));
+    assert_eq!(changed(Q35, &no_wide), Some(0x3fe_0040));
+    assert_eq!(changed(Q35, &[none, no_wide].concat()), None);
 }
 
 #[test]

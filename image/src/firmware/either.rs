@@ -285,6 +285,6 @@ pub(crate) fn port() -> Option<Port> {
 pub(crate) fn registers(tables: &Tables) -> Option<PhysRange> {
     match tables {
         Tables::Tree(_) => None,
-        Tables::Acpi(_) => acpi::registers(),
+        Tables::Acpi(tables) => tables.rest.registers(),
     }
 }

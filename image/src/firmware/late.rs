@@ -3,7 +3,7 @@
 
 use firstlight::addr::PhysRange;
 use firstlight::firmware::PhysRead;
-use firstlight::firmware::acpi::{self, HEADER_BYTES, SerialKind, SerialPort, Signature, Spcr};
+use firstlight::firmware::acpi::{self, Fadt, SerialKind, SerialPort, Signature, Spcr, Table};
 use firstlight_image::hotplug::Place;
 
 use crate::arch::serial;
@@ -36,17 +36,9 @@ pub(crate) fn choose_port(machine: &Machine) {
 
 /// Where the registers of DIMM slots are, if the board has some.
 pub(crate) fn slots(machine: &Machine) -> Option<Place> {
-    let fadt = table(machine, Signature::FADT)?;
-    let word = |at: usize| {
-        let low = fadt.get(at..)?.first_chunk()?;
-        Some(u64::from(u32::from_le_bytes(*low)))
-    };
-    // The field of 64 bits counts where there is one.
-    let wide = word(140).zip(word(144)).map(|(low, high)| high << 32 | low);
-    let at = wide.filter(|at| *at != 0).or_else(|| word(40))?;
-    let header = kept(machine, PhysRange::with_size(at, HEADER_BYTES as u64)?)?;
-    let bytes = u32::from_le_bytes(*header.get(4..)?.first_chunk()?);
-    Place::find(kept(machine, PhysRange::with_size(at, bytes.into())?)?)
+    let fadt = Fadt::parse(table(machine, Signature::FADT)?).ok()?;
+    let dsdt = Table::read(&|range| kept(machine, range), fadt.dsdt()?, Signature::DSDT);
+    Place::find(dsdt.ok()?.bytes())
 }
 
 fn choose(port: SerialPort) {

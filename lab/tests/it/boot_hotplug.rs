@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use firstlight_lab::boot::hotplug::Script;
 use firstlight_lab::boot::{
-    self, Accelerator, Board, Clock, Launch, Machine, Ports, Request, Slots, System, Unwatched,
-    Wish,
+    self, Accelerator, Board, Clock, Machine, Request, Slots, Unwatched, Wish,
 };
 use firstlight_lab::record::{Hotplugged, Record};
 use qemu::{QEMU, qemu_is_here};
@@ -306,23 +305,7 @@ fn a_dimm_that_came_before_the_guest_serves_is_used_once() {
         }),
         ..machine(256, 1)
     };
-    let launch = Launch {
-        machine: &machine,
-        accelerator: Accelerator::Tcg,
-        system: System::Image,
-        kernel: image(),
-        initrd: None,
-        append: "hotplug=2",
-        uefi: None,
-        extra: &[],
-    };
-    let null = || "null".to_owned();
-    let arguments = launch.arguments(&Ports {
-        log: null(),
-        events: null(),
-        markers: null(),
-        protocol: None,
-    });
+    let arguments = qemu::arguments(&machine, image(), "hotplug=2", &[], "null", "null");
     let memory = json!({"qom-type": "memory-backend-ram", "id": "m", "size": 128 << 20});
     let dimm = json!({"driver": "pc-dimm", "id": "dimm1", "memdev": "m"});
     let commands = [("object-add", memory), ("device_add", dimm)]

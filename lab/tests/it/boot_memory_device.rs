@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstlight_lab::boot::{Accelerator, Board, Launch, Machine, Ports, Slots, System};
+use firstlight_lab::boot::{Board, Machine, Slots};
 use qemu::{QEMU, qemu_is_here};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,22 +52,14 @@ impl Guest {
             ..Machine::default()
         };
         let extra: Vec<String> = devices.iter().map(|word| (*word).to_owned()).collect();
-        let launch = Launch {
-            machine: &machine,
-            accelerator: Accelerator::Tcg,
-            system: System::Image,
-            kernel: image(),
-            initrd: None,
+        let arguments = qemu::arguments(
+            &machine,
+            image(),
             append,
-            uefi: None,
-            extra: &extra,
-        };
-        let arguments = launch.arguments(&Ports {
-            log: file("log"),
-            events: file("events"),
-            markers: "null".to_owned(),
-            protocol: None,
-        });
+            &extra,
+            &file("log"),
+            &file("events"),
+        );
         let (ours, theirs) = UnixStream::pair().unwrap();
         let theirs = OwnedFd::from(theirs);
         let qemu = Command::new(QEMU)

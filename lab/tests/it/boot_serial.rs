@@ -1,13 +1,13 @@
 //! Where the image shows its log: the first serial port of a PC, or the one that ACPI names for the console.
 
 use crate::common::image::image;
-use crate::common::qemu::{QEMU, qemu_is_here};
+use crate::common::qemu::{QEMU, arguments, qemu_is_here};
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use firstlight_lab::boot::{Accelerator, Launch, Machine, Ports, System};
+use firstlight_lab::boot::Machine;
 
 /// What an SPCR says after its header: a 16550 at an address in space `space`, 0 for memory, 1 for I/O ports.
 fn console(space: u8, address: u64) -> Vec<u8> {
@@ -37,22 +37,8 @@ fn logs(spcr: &[u8]) -> [String; 3] {
         memory_mib: 64,
         ..Machine::default()
     };
-    let launch = Launch {
-        machine: &machine,
-        accelerator: Accelerator::Tcg,
-        system: System::Image,
-        kernel: image(),
-        initrd: None,
-        append: "",
-        uefi: None,
-        extra: &extra.map(str::to_owned),
-    };
-    let arguments = launch.arguments(&Ports {
-        log: port("log"),
-        events: port("events"),
-        markers: "null".to_owned(),
-        protocol: None,
-    });
+    let extra = extra.map(str::to_owned);
+    let arguments = arguments(&machine, image(), "", &extra, &port("log"), &port("events"));
     let ended = Command::new(QEMU).args(arguments).status().unwrap();
     assert_eq!(ended.code(), Some(85));
     let read = |file: &Path| fs::read_to_string(file).unwrap();

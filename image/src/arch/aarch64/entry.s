@@ -6,6 +6,22 @@
 // state, x0 holding what `cpu::Starter` gave: their area. All go on at EL1, on page tables that are
 // part of the file.
 
+// The first CPU: what was handed over to x20, the counter's ticks to x21, the image's address to x0, and how far that is
+// from where it is linked to x22, with the flags of that.
+    .macro arrive
+    isb
+    mrs x21, cntvct_el0
+    mov x20, x0
+    mrs x1, CurrentEL
+    cmp x1, #8
+    b.ne 8f
+    mrs x21, cntpct_el0             // at EL2 the other has an offset, until it is cleared
+8:
+    adrp x0, image_start
+    ldr x1, =image_linked
+    subs x22, x0, x1
+    .endm
+
 // ---- The header of Linux's Image: the file begins with it.
     .section .text.entry, "ax"
     .global image_entry
@@ -23,17 +39,7 @@ image_entry:
 
 // ---- The first CPU.
 first_cpu:
-    isb
-    mrs x21, cntvct_el0
-    mov x20, x0
-    mrs x1, CurrentEL
-    cmp x1, #8
-    b.ne 1f
-    mrs x21, cntpct_el0             // at EL2 the other has an offset, until it is cleared
-1:
-    adrp x0, image_start
-    ldr x1, =image_linked
-    subs x22, x0, x1
+    arrive
     b.eq enter
     lsr x23, x0, #30                // in one of the three GiB that are memory, at a border of 2 MiB
     sub x1, x23, #1
@@ -101,17 +107,7 @@ enter:
 uefi_cpu:
     msr daifset, #15
     msr spsel, #1
-    isb
-    mrs x21, cntvct_el0
-    mov x20, x0
-    mrs x1, CurrentEL
-    cmp x1, #8
-    b.ne 1f
-    mrs x21, cntpct_el0
-1:
-    adrp x0, image_start
-    ldr x1, =image_linked
-    subs x22, x0, x1
+    arrive
     b.eq 1f
     bl relocate
 1:

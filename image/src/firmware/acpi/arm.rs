@@ -40,28 +40,25 @@ pub(super) fn affinity_id(madt: Option<&Madt<'_>>, id: u64) -> Option<u32> {
     Some(cpus.find(|cpu| cpu.mpidr == id)?.processor_uid)
 }
 
-/// What is also used where the tables are not at hand: by a CPU that dies, among others.
-#[derive(Clone, Copy)]
-struct Found {
+/// What else is read.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Rest {
     psci: Option<PsciConduit>,
     port: Option<SerialPort>,
 }
 
-static FOUND: Once<Found> = Once::new();
+/// For where the tables are not at hand: a CPU that dies, among others.
+static REST: Once<Rest> = Once::new();
 
 /// How firmware is called, once the tables were read.
 pub(crate) fn psci() -> Option<PsciConduit> {
-    FOUND.get()?.psci
+    REST.get()?.psci
 }
 
 /// The serial port, once the tables were read.
 pub(crate) fn port() -> Option<SerialPort> {
-    FOUND.get()?.port
+    REST.get()?.port
 }
-
-/// What else is read: [`psci`] and [`port`] have it.
-#[derive(Default)]
-pub(crate) struct Rest;
 
 impl Rest {
     /// Reads tables that `find` finds; once.
@@ -71,17 +68,16 @@ impl Rest {
         if psci.is_none() {
             note("ACPI names no way to call firmware (FADT, PSCI): only the first CPU runs");
         }
-        FOUND.call_once(|| Found {
+        *REST.call_once(|| Self {
             psci,
             port: serial_port(find),
-        });
-        Self
+        })
     }
-}
 
-/// Where the registers of the serial port are, which have to be mapped.
-pub(crate) fn registers() -> Option<PhysRange> {
-    PhysRange::with_size(port()?.address & !(PAGE_BYTES - 1), PAGE_BYTES)
+    /// Where the registers of the serial port are, which have to be mapped.
+    pub(crate) fn registers(&self) -> Option<PhysRange> {
+        PhysRange::with_size(self.port?.address & !(PAGE_BYTES - 1), PAGE_BYTES)
+    }
 }
 
 /// The console's port, or else the first one for a debugger that is known.

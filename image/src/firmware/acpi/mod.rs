@@ -28,7 +28,7 @@ use crate::arch::DirectMap;
 use crate::console::{correction, note};
 use own::{BIOS_AREA, READ, Rest};
 #[cfg(target_arch = "aarch64")]
-pub(crate) use own::{port, psci, registers};
+pub(crate) use own::{port, psci};
 
 /// The root pointer is at a multiple of this.
 const RSDP_ALIGN: usize = 16;
@@ -42,10 +42,6 @@ pub(crate) struct Tables {
     madt: Option<Madt<'static>>,
     srat: Option<&'static [u8]>,
     slit: Option<&'static [u8]>,
-    #[cfg_attr(
-        target_arch = "aarch64",
-        expect(dead_code, reason = "it is kept elsewhere")
-    )]
     pub(crate) rest: Rest,
 }
 

@@ -222,21 +222,18 @@ impl<'m> Plugging<'m> {
         }
         let frames = &self.machine.frames;
         let all = plugged.usable.inner_frames();
-        let last = all.end().get() - Order::HUGE.frames();
         let mut failures = 0;
-        let ends = [all.start().get(), last];
         let huges = all.count() / Order::HUGE.frames();
-        let touched = (0..huges)
-            .filter(|_| self.machine.words.touch)
-            .map(|huge| all.start().get() + huge * Order::HUGE.frames());
-        for start in ends.into_iter().chain(touched) {
-            let start = Frame::new(start);
+        let touches = self.machine.words.touch;
+        let used = (0..huges).filter(|huge| touches || *huge == 0 || *huge == huges - 1);
+        for huge in used {
+            let start = Frame::new(all.start().get() + huge * Order::HUGE.frames());
             let huge = FrameRange::block(start, Order::HUGE).unwrap_or_default();
             if frames.allocate_range(huge).is_err() {
                 failures += 1;
                 continue;
             }
-            failures += u64::from(!keeps(start, self.machine.words.touch));
+            failures += u64::from(!keeps(start, touches));
             failures += u64::from(frames.free(start, Order::HUGE).is_err());
         }
         // What is there does not come again, nor what overlaps it.

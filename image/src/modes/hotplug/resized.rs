@@ -35,7 +35,8 @@ pub(super) struct Resized(&'static mut [Option<One>]);
 
 /// A device.
 struct One {
-    number: usize,
+    /// Its number in reports: those of DIMMs are below.
+    slot: u64,
     device: Device,
     /// Bytes at the beginning of each unit that are its descriptors'.
     own_bytes: u64,
@@ -115,7 +116,7 @@ impl One {
         };
         let list = |count| list_in(frames, OWN, count, |_| Default::default());
         Ok(Self {
-            number,
+            slot: u64::from(MOST_SLOTS) + number as u64,
             device: Resizable::new(device, least, list)?,
             own_bytes: 0,
             came: 0,
@@ -137,7 +138,7 @@ impl One {
         let mut uses = Uses {
             plugging,
             domain: self.device.config().domain,
-            slot: u64::from(MOST_SLOTS) + self.number as u64,
+            slot: self.slot,
             unit_bytes: self.device.unit_bytes(),
             own_bytes: &mut self.own_bytes,
             came: &mut self.came,
@@ -161,7 +162,7 @@ impl One {
             let config = self.device.config();
             plugging.tell(Hotplug {
                 action: "resize",
-                slot: u64::from(MOST_SLOTS) + self.number as u64,
+                slot: self.slot,
                 start: config.start,
                 bytes: self.device.used_bytes(),
                 event_ticks: begin,

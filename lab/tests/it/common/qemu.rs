@@ -1,9 +1,10 @@
 //! QEMU for tests, or a visible line why not.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use crate::common::here;
-use firstlight_lab::boot::Processor;
+use firstlight_lab::boot::{Accelerator, Launch, Machine, Ports, Processor, System};
 
 /// The program.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
@@ -17,21 +18,21 @@ pub(crate) fn qemu_is_here() -> bool {
 #[allow(dead_code, clippy::allow_attributes, reason = "one test file uses it")]
 pub(crate) fn ovmf_is_here() -> bool {
     let folders = ["/usr/share/OVMF", "/usr/share/edk2"];
-    let here = folders
-        .iter()
-        .any(|folder| std::path::Path::new(folder).is_dir());
-    qemu_is_here() && (here || here::missing("OVMF (Debian's package ovmf)"))
+    qemu_is_here() && has_one(&folders, "OVMF (Debian's package ovmf)")
 }
 
 /// Whether QEMU for aarch64 and UEFI for its machines are here.
 #[allow(dead_code, clippy::allow_attributes, reason = "one test file uses it")]
 pub(crate) fn arm_uefi_is_here() -> bool {
     let folders = ["/usr/share/AAVMF", "/usr/share/edk2/aarch64"];
-    let here = folders
-        .iter()
-        .any(|folder| std::path::Path::new(folder).is_dir());
     here::is_here("qemu-system-aarch64")
-        && (here || here::missing("UEFI for Arm (Debian's package qemu-efi-aarch64)"))
+        && has_one(&folders, "UEFI for Arm (Debian's package qemu-efi-aarch64)")
+}
+
+/// Whether one of the folders is here, which `what` brings.
+fn has_one(folders: &[&str], what: &str) -> bool {
+    let is_here = |folder: &&str| Path::new(folder).is_dir();
+    folders.iter().any(is_here) || here::missing(what)
 }
 
 /// QEMU itself, for boots that have to be made: `make test` has a program in its place that tells a boot
@@ -44,4 +45,32 @@ pub(crate) fn real_qemu(processor: Processor) -> PathBuf {
         .map(|folder| folder.join(&name))
         .filter(|file| file.is_file());
     found.next().unwrap_or_else(|| name.into())
+}
+
+/// QEMU's arguments for a machine that starts an image with these words, for tests that talk to QEMU themselves: with
+/// `extra` ones, and where its log and its events go.
+pub(crate) fn arguments(
+    machine: &Machine,
+    kernel: &Path,
+    append: &str,
+    extra: &[String],
+    log: &str,
+    events: &str,
+) -> Vec<OsString> {
+    let launch = Launch {
+        machine,
+        accelerator: Accelerator::Tcg,
+        system: System::Image,
+        kernel,
+        initrd: None,
+        append,
+        uefi: None,
+        extra,
+    };
+    launch.arguments(&Ports {
+        log: log.to_owned(),
+        events: events.to_owned(),
+        markers: "null".to_owned(),
+        protocol: None,
+    })
 }

@@ -1,9 +1,9 @@
 //! A boot in real QEMU, emulated: started, heard to its end, and killed if that
 //! does not come.
 
-use crate::common::qemu::QEMU;
+use crate::common::qemu::{QEMU, arguments};
+use firstlight_lab::boot::Machine;
 use firstlight_lab::boot::events::{Event, Events, Outcome};
-use firstlight_lab::boot::{Accelerator, Launch, Machine, Ports, System};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex};
@@ -29,22 +29,7 @@ impl Boot {
         let folder = tempfile::tempdir().unwrap();
         let [log, events] = ["log", "events"].map(|name| folder.path().join(name));
         let port = |path: &Path| format!("file,path={}", path.display());
-        let launch = Launch {
-            machine,
-            accelerator: Accelerator::Tcg,
-            system: System::Image,
-            kernel,
-            initrd: None,
-            append,
-            uefi: None,
-            extra,
-        };
-        let arguments = launch.arguments(&Ports {
-            log: port(&log),
-            events: port(&events),
-            markers: "null".into(),
-            protocol: None,
-        });
+        let arguments = arguments(machine, kernel, append, extra, &port(&log), &port(&events));
         let permit = Permit::wait();
         let mut qemu = Command::new(QEMU);
         qemu.args(arguments).stdin(Stdio::null());

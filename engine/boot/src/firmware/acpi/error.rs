@@ -16,6 +16,8 @@ impl Signature {
     pub const SLIT: Self = Self(*b"SLIT");
     /// Fixed ACPI description table: the power management timer, how firmware is called.
     pub const FADT: Self = Self(*b"FACP");
+    /// Differentiated system description table: ACPI's code.
+    pub const DSDT: Self = Self(*b"DSDT");
     /// CXL early discovery table: windows for memory.
     pub const CEDT: Self = Self(*b"CEDT");
     /// Firmware performance data table: where the next one is.

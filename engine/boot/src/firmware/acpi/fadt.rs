@@ -12,6 +12,7 @@
 
 use super::error::{AcpiError, Fault, Signature};
 use super::table::Table;
+use crate::addr::PhysAddr;
 use crate::firmware::bytes::{u16_le, u32_le, u64_le};
 use crate::firmware::psci::PsciConduit;
 
@@ -20,6 +21,9 @@ pub const PM_TIMER_HZ: u64 = 3_579_545;
 
 /// All of an ACPI 1.0 table: up to the end of the flags.
 const FIXED_BYTES: usize = 116;
+/// DSDT: its address in 32 bits, and X_DSDT: in 64, since ACPI 2.0.
+const DSDT_OFFSET: usize = 40;
+const WIDE_DSDT_OFFSET: usize = 140;
 /// PM1a_EVT_BLK: the port in 32 bits.
 const EVENT_OFFSET: usize = 56;
 /// PM1_EVT_LEN: bytes of status and enable registers, half each.
@@ -113,6 +117,15 @@ impl<'a> Fadt<'a> {
         let &decoded = bytes.get(EVENT_BYTES_OFFSET)?;
         let is_there = !self.hardware_reduced() && decoded >= 4;
         port(address.into()).filter(|_| is_there)
+    }
+
+    /// Where the table with ACPI's code is (DSDT), by the field of 64 bits where that is not zero.
+    pub fn dsdt(&self) -> Option<PhysAddr> {
+        let bytes = self.table.bytes();
+        let is_set = |address: &u64| *address != 0;
+        let wide = u64_le(bytes, WIDE_DSDT_OFFSET).filter(is_set);
+        let address = wide.or_else(|| u32_le(bytes, DSDT_OFFSET).map(u64::from).filter(is_set));
+        address.map(PhysAddr::new)
     }
 
     /// How firmware's power interface (PSCI) is called on an Arm machine; `None` where it has none.

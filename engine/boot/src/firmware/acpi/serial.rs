@@ -71,22 +71,17 @@ impl SerialPort {
             1..=3 => 1 << (access - 1),
             _ => bytes,
         };
-        Some(match kind {
-            SerialKind::Pl011 => Self {
-                kind,
-                is_io: space == 1,
-                address,
-                stride: 4,
-                // Some take no other accesses, all take these.
-                width: 4,
-            },
-            _ => Self {
-                kind,
-                is_io: space == 1,
-                address,
-                stride: bytes.max(width),
-                width,
-            },
+        let (stride, width) = match kind {
+            // Some take no other accesses, all take these.
+            SerialKind::Pl011 => (4, 4),
+            _ => (bytes.max(width), width),
+        };
+        Some(Self {
+            kind,
+            is_io: space == 1,
+            address,
+            stride,
+            width,
         })
     }
 }

@@ -52,7 +52,7 @@ impl<'m, R: PhysRead<'m>> Tables<'m, R> {
             if address == 0 {
                 continue;
             }
-            match read_table(&memory, address, signature) {
+            match Table::read(&memory, PhysAddr::new(address), signature) {
                 Ok(root) => {
                     if failure != AcpiError::NoRoot {
                         report(Fault::XsdtUnusable(failure));
@@ -117,7 +117,7 @@ impl<'m, R: PhysRead<'m>> Tables<'m, R> {
                 });
                 continue;
             }
-            match read_table(&self.memory, address.get(), signature) {
+            match Table::read(&self.memory, address, signature) {
                 Ok(table) => found = Some(table),
                 Err(error) => {
                     report(Fault::Unreadable {
@@ -179,25 +179,42 @@ impl<'m, R: PhysRead<'m>> Tables<'m, R> {
     }
 }
 
-/// The whole table at `address`, which must be `signature`.
-fn read_table<'m>(
-    memory: &impl PhysRead<'m>,
-    address: u64,
-    signature: Signature,
-) -> Result<Table<'m>, AcpiError> {
-    let unreadable = |bytes| AcpiError::Unreadable {
-        table: signature,
-        address,
-        bytes,
-    };
-    let header =
-        read(memory, address, number(HEADER_BYTES)).ok_or(unreadable(number(HEADER_BYTES)))?;
-    // A header that names a longer table than can be read is not followed.
-    let length = u32_le(header, 4)
-        .map_or(0, u64::from)
-        .max(number(HEADER_BYTES));
-    let whole = read(memory, address, length).ok_or(unreadable(length))?;
-    Table::expect(whole, signature, HEADER_BYTES)
+impl<'m> Table<'m> {
+    /// The whole table at `address`, which must be `signature`: for those that another table names instead of the
+    /// root.
+    ///
+    /// ```no_run
+    /// use firstlight_boot::firmware::acpi::{AcpiError, Fadt, Signature, Table};
+    /// use firstlight_frames::addr::PhysRange;
+    /// # fn direct_map(range: PhysRange) -> Option<&'static [u8]> { None }
+    /// fn code(fadt: &Fadt<'_>) -> Result<Option<&'static [u8]>, AcpiError> {
+    ///     let dsdt = fadt.dsdt().map(|at| Table::read(&direct_map, at, Signature::DSDT));
+    ///     Ok(dsdt.transpose()?.map(|table| table.bytes()))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AcpiError::Unreadable`], [`AcpiError::WrongSignature`] or [`AcpiError::Truncated`].
+    pub fn read(
+        memory: &impl PhysRead<'m>,
+        address: PhysAddr,
+        signature: Signature,
+    ) -> Result<Self, AcpiError> {
+        let address = address.get();
+        let unreadable = |bytes| AcpiError::Unreadable {
+            table: signature,
+            address,
+            bytes,
+        };
+        let header =
+            read(memory, address, number(HEADER_BYTES)).ok_or(unreadable(number(HEADER_BYTES)))?;
+        // A header that names a longer table than can be read is not followed.
+        let length = u32_le(header, 4)
+            .map_or(0, u64::from)
+            .max(number(HEADER_BYTES));
+        let whole = read(memory, address, length).ok_or(unreadable(length))?;
+        Self::expect(whole, signature, HEADER_BYTES)
+    }
 }
 
 /// See [`Tables::iter`].
