@@ -1,6 +1,6 @@
 //! Batches of a job: when each may be done, and what all of them cost.
 
-use super::{Policy, is_over};
+use super::{Mapper, Policy, is_over};
 use crate::os::background;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,6 +62,11 @@ impl<'j> Batches<'j> {
             refilled_pages: Vec::new(),
             paid_bytes: 0,
         }
+    }
+
+    /// What maps files of clients.
+    pub(super) fn mapper(&self) -> &'j Mapper {
+        &self.policy.mapper
     }
 
     /// Waits until `bytes` may be zeroed; what was paid for and not needed is

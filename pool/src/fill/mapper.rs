@@ -23,20 +23,17 @@ const ANSWER_BYTES: usize = 4;
 
 /// What is done to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum Operation {
     /// [`memory_file::reserve`].
     Reserve = 1,
     /// [`memory_file::populate`].
     Populate = 2,
 }
 
-impl Deed {
-    fn of(number: u64) -> Option<Self> {
-        let all = [Self::Reserve, Self::Populate].into_iter();
-        all.into_iter().find(|deed| *deed as u64 == number)
-    }
+impl Operation {
+    const ALL: [Self; 2] = [Self::Reserve, Self::Populate];
 
-    fn is_done(self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    fn run(self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
         match self {
             Self::Reserve => memory_file::reserve(file, start, bytes),
             Self::Populate => memory_file::populate(file, start, super::batches::length(bytes)?),
@@ -59,10 +56,18 @@ struct Helper {
 }
 
 impl Mapper {
-    /// By the process of this command, which calls [`serve`] with its standard input. Without a command by this
-    /// process, for files that no client has.
+    /// By the process of this command, which calls [`serve`] with its standard input, and with its options as a policy: of
+    /// this one it gets `--node`, `--cpus` and `--nice`. Without a command by this process, for files that no client has.
     #[must_use]
-    pub fn by(command: Vec<OsString>) -> Self {
+    pub fn by(command: &[OsString], policy: &Policy) -> Self {
+        let mut command = command.to_vec();
+        if !command.is_empty() {
+            let nodes = policy.node.iter().map(|node| ("--node", node.to_string()));
+            let cpus = policy.cpus.iter().map(|cpu| ("--cpus", cpu.to_string()));
+            let nice = policy.nice.iter().map(|nice| ("--nice", nice.to_string()));
+            let options = nodes.chain(cpus).chain(nice);
+            command.extend(options.flat_map(|(name, value)| [name.into(), value.into()]));
+        }
         Self {
             command,
             helper: Mutex::default(),
@@ -88,7 +93,7 @@ impl Mapper {
     /// # Errors
     /// As there; the process does not start, or ended twice.
     pub fn reserve(&self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
-        self.have_done(Deed::Reserve, file, start, bytes)
+        self.run(Operation::Reserve, file, start, bytes)
     }
 
     /// [`memory_file::populate`].
@@ -96,23 +101,23 @@ impl Mapper {
     /// # Errors
     /// As [`Mapper::reserve`].
     pub fn populate(&self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
-        self.have_done(Deed::Populate, file, start, bytes)
+        self.run(Operation::Populate, file, start, bytes)
     }
 
-    fn have_done(&self, deed: Deed, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    fn run(&self, operation: Operation, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
         let Some((program, arguments)) = self.command.split_first() else {
-            return deed.is_done(file, start, bytes);
+            return operation.run(file, start, bytes);
         };
         let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match helper.take() {
             Some(running) => running
-                .ask(deed, &file, start, bytes)
+                .ask(operation, &file, start, bytes)
                 .map(|answer| (running, answer)),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         let (running, answer) = answer.or_else(|_| {
             let running = Helper::start(program, arguments)?;
-            let answer = running.ask(deed, &file, start, bytes)?;
+            let answer = running.ask(operation, &file, start, bytes)?;
             io::Result::Ok((running, answer))
         })?;
         *helper = Some(running);
@@ -145,8 +150,14 @@ impl Helper {
     }
 
     /// The number of the error, or 0.
-    fn ask(&self, deed: Deed, file: impl AsFd, start: u64, bytes: u64) -> io::Result<i32> {
-        let numbers = [deed as u64, start, bytes].map(u64::to_ne_bytes);
+    fn ask(
+        &self,
+        operation: Operation,
+        file: impl AsFd,
+        start: u64,
+        bytes: u64,
+    ) -> io::Result<i32> {
+        let numbers = [operation as u64, start, bytes].map(u64::to_ne_bytes);
         packet::send(&self.socket, numbers.as_flattened(), &[file.as_fd()])?;
         let answer = packet::receive_bare(&self.socket, ANSWER_BYTES);
         let answer = answer.ok().and_then(|answer| answer.try_into().ok());
@@ -177,6 +188,11 @@ pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
     let _ = background::run_nicely(policy.nice.unwrap_or(0));
     super::stay_near(policy);
     super::take_memory(policy.node)?;
+    answer(socket)
+}
+
+/// Does what comes over `socket`, until its other end is closed.
+fn answer(socket: impl AsFd) -> io::Result<()> {
     loop {
         let request = match packet::receive(&socket, REQUEST_BYTES, 1) {
             Ok(request) => request,
@@ -184,19 +200,18 @@ pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
             Err(error) => return Err(io::Error::other(error.to_string())),
         };
         let (numbers, rest) = request.message.as_chunks::<NUMBER_BYTES>();
-        let numbers: Vec<u64> = numbers
-            .iter()
-            .map(|bytes| u64::from_ne_bytes(*bytes))
-            .collect();
-        let (&[deed, start, bytes], []) = (&numbers[..], rest) else {
+        let (&[operation, start, bytes], []) = (numbers, rest) else {
             return Err(io::Error::other(
                 "expected what to do, a start and a number of bytes",
             ));
         };
-        let (Some(deed), Some(file)) = (Deed::of(deed), request.descriptors.first()) else {
+        let [operation, start, bytes] = [operation, start, bytes].map(u64::from_ne_bytes);
+        let mut known = Operation::ALL.into_iter();
+        let operation = known.find(|known| *known as u64 == operation);
+        let (Some(operation), Some(file)) = (operation, request.descriptors.first()) else {
             return Err(io::Error::other("expected a file and what to do with it"));
         };
-        let answer = match deed.is_done(file, start, bytes) {
+        let answer = match operation.run(file, start, bytes) {
             Ok(()) => 0,
             Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
         };
@@ -210,6 +225,7 @@ pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::os::hugepages::SetAside;
+    use std::os::fd::BorrowedFd;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
@@ -226,7 +242,8 @@ mod tests {
         let env = format!("{HELPER}=1");
         let command = ["env", &env].map(OsString::from).into_iter();
         let arguments = ["--exact", test, "--nocapture", "--test-threads=1"].map(OsString::from);
-        Mapper::by(command.chain([this]).chain(arguments).collect())
+        let command: Vec<_> = command.chain([this]).chain(arguments).collect();
+        Mapper::by(&command, &Policy::default())
     }
 
     /// No test but where another starts it as its process.
@@ -271,6 +288,52 @@ mod tests {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         mapper.reserve(&file, 0, PAGE).unwrap();
         assert_ne!(mapper.process(), process);
+    }
+
+    #[test]
+    fn what_is_no_request_ends_it() {
+        let file = memory_file::unnamed(c"test", None).unwrap();
+        memory_file::set_length(&file, 8192).unwrap();
+        let request = |operation: u64, start: u64, bytes: u64| {
+            let numbers = [operation, start, bytes].map(u64::to_ne_bytes);
+            numbers.as_flattened().to_vec()
+        };
+        // What is answered to one request, and what comes of the process.
+        let said = |message: &[u8], files: &[BorrowedFd<'_>]| {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+            packet::send(&ours, message, files).unwrap();
+            rustix::net::shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
+            let ended = answer(theirs).map_err(|error| error.to_string());
+            let answer = packet::receive_bare(&ours, ANSWER_BYTES).ok();
+            let number = |answer: Vec<u8>| i32::from_ne_bytes(answer.try_into().unwrap());
+            (answer.map(number), ended)
+        };
+        let one = [file.as_fd()];
+        assert_eq!(said(&request(2, 0, 4096), &one), (Some(0), Ok(())));
+        // Ranges that are none are the kernel's to refuse.
+        for (start, bytes) in [(1, 4096), (0, 0), (0, u64::MAX), (!4095, 4096)] {
+            let (answer, ended) = said(&request(2, start, bytes), &one);
+            assert!(
+                answer.is_some_and(|answer| answer > 0),
+                "{start:#x}, {bytes:#x}: {answer:?}"
+            );
+            assert_eq!(ended, Ok(()));
+        }
+        for message in [&[1][..], &request(2, 0, 4096)[..23], &[0; 16]] {
+            let (answer, ended) = said(message, &one);
+            assert!(answer.is_none() && ended.unwrap_err().contains("expected what to do"));
+        }
+        for operation in [0, 3, u64::MAX] {
+            let (answer, ended) = said(&request(operation, 0, 4096), &one);
+            assert!(answer.is_none() && ended.unwrap_err().contains("expected a file"));
+        }
+        let (answer, ended) = said(&request(2, 0, 4096), &[]);
+        assert!(answer.is_none() && ended.unwrap_err().contains("expected a file"));
+        let (answer, ended) = said(&request(2, 0, 4096), &[file.as_fd(), file.as_fd()]);
+        assert!(answer.is_none() && ended.is_err());
+        let (answer, ended) = said(&[0; REQUEST_BYTES + 1], &one);
+        assert!(answer.is_none() && ended.is_err());
     }
 
     #[test]

@@ -141,6 +141,8 @@ pub struct Policy {
     pub nice: Option<u8>,
     /// Bytes asked of the kernel at once.
     pub batch_bytes: u64,
+    /// Maps files of clients.
+    pub mapper: Arc<Mapper>,
 }
 
 /// A thread that works through a queue until the queue is dropped.

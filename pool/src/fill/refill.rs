@@ -80,8 +80,6 @@ pub struct Refill {
     pub new_pages: u64,
     /// The lease.
     pub tenure: Arc<Tenure>,
-    /// Maps the file, which is a client's.
-    pub mapper: Arc<Mapper>,
 }
 
 impl Refill {
@@ -111,9 +109,9 @@ impl Refill {
         let bytes = self.page.bytes();
         batches.pay(bytes)?;
         let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");
-        let comes_back = batches.comes_back;
+        let (comes_back, mapper) = (batches.comes_back, batches.mapper());
         let filled = batches.timed(bytes, || {
-            let put_back = || self.put_back(file, page * bytes);
+            let put_back = || self.put_back(file, page * bytes, mapper);
             in_one_go(comes_back, || self.tenure.during(put_back)).ok_or_else(over)?
         })?;
         if filled {
@@ -124,7 +122,7 @@ impl Refill {
 
     /// Says whether the file has more or fewer pages now: one that the guest takes
     /// or gives back at the very same moment may be mistaken for this one.
-    fn put_back(&self, file: &OwnedFd, at: u64) -> io::Result<bool> {
+    fn put_back(&self, file: &OwnedFd, at: u64, mapper: &Mapper) -> io::Result<bool> {
         let stat = rustix::fs::fstat(file)?;
         let bytes = self.page.bytes();
         if u64::try_from(stat.st_size).is_ok_and(|length| length < at + bytes) {
@@ -132,7 +130,7 @@ impl Refill {
         }
         match self.page {
             PageSize::Huge | PageSize::Giant => {
-                self.mapper.reserve(file, at, bytes)?;
+                mapper.reserve(file, at, bytes)?;
                 memory_file::refill(file, at, bytes)?;
             }
             PageSize::Transparent => {
@@ -140,7 +138,7 @@ impl Refill {
                 if !memory_file::has_hole(file, at, bytes)? {
                     return Ok(false);
                 }
-                self.mapper.populate(file, at, bytes)?;
+                mapper.populate(file, at, bytes)?;
             }
         }
         Ok(rustix::fs::fstat(file)?.st_blocks != stat.st_blocks)

@@ -7,6 +7,7 @@ use crate::os::memory_file;
 use crate::os::need::skip;
 use crate::os::pressure::Gauge;
 use crate::protocol::PageSize;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -63,7 +64,6 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
         most_pages: PAGES,
         new_pages: PAGES,
         tenure: Arc::clone(tenure),
-        mapper: Arc::default(),
     }
 }
 
@@ -80,9 +80,13 @@ fn policy() -> Policy {
 }
 
 fn run(file: &Arc<OwnedFd>, refill: Refill) -> Done<()> {
+    run_by(policy(), file, refill)
+}
+
+fn run_by(policy: Policy, file: &Arc<OwnedFd>, refill: Refill) -> Done<()> {
     let (tell, told) = mpsc::channel();
     let tell = move |done| tell.send(done).unwrap();
-    let worker = Worker::alone(policy(), tell).unwrap();
+    let worker = Worker::alone(policy, tell).unwrap();
     let job = Job {
         cancel: refill.tenure.ended(),
         ..Job::new((), Arc::clone(file), Work::Refill(refill))
@@ -280,6 +284,28 @@ fn nothing_is_put_back_after_the_lease() {
         return;
     };
     ends(PageSize::Huge, 100);
+}
+
+/// Nothing of a client's file is mapped here: without the process for that nothing is put back.
+#[test]
+fn a_clients_file_is_mapped_by_the_mapper_alone() {
+    let is_put_back = |page| {
+        let file = slab(page);
+        give_back(&file, &[1, 2]);
+        let command = [OsString::from("/there is no such program")];
+        let policy = Policy {
+            mapper: Arc::new(Mapper::by(&command, &Policy::default())),
+            ..policy()
+        };
+        let done = run_by(policy, &file, all(page, &Arc::default()));
+        assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(missing(&file), 2);
+    };
+    is_put_back(PageSize::Transparent);
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    is_put_back(PageSize::Huge);
 }
 
 /// A guest that gives back, takes, and gives back again while pages are put

@@ -42,6 +42,7 @@ fn policy(pace: Option<Pace>) -> Policy {
         shared: false,
         node: None,
         batch_bytes: 1 << 20,
+        mapper: Arc::default(),
     }
 }
 

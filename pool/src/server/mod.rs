@@ -179,16 +179,15 @@ impl Server {
         };
         let no_thread = |error| ServeError::system("start a thread", error);
         let threads = Arc::new(Threads::new().map_err(no_thread)?);
-        let workers = Workers::new(&config.fill, Arc::clone(&threads));
-        let workers = workers.map_err(|error| ServeError::system("wake itself", error))?;
-        let reader = Reader::new(read, Arc::clone(&threads), workers.waker());
-        let after = Duration::from_secs(config.fill.refill_after_s.into());
-        let mut refills = Refills::new(after, mapper, &config.fill);
-        if let Err(error) = refills.start_mappers(&found.specs) {
+        let workers = Workers::new(&config.fill, Arc::clone(&threads), mapper);
+        let mut workers = workers.map_err(|error| ServeError::system("wake itself", error))?;
+        if let Err(error) = workers.start_refilling(&found.specs) {
             say(&format!(
                 "the process that maps clients' files does not start, and until it does no guest is refilled: {error}"
             ));
         }
+        let reader = Reader::new(read, Arc::clone(&threads), workers.waker());
+        let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
         let now = now();
         let machine = Machine::new(Start {
             rules,

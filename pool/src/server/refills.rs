@@ -7,15 +7,12 @@
 
 use super::pool::Pool;
 use super::workers::Ticket;
-use crate::config::Fill;
-use crate::fill::{Job, Mapper, Refill, Tenure, Work};
+use crate::fill::{Job, Refill, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial, Whose};
-use crate::machine::Spec;
 use crate::protocol::PoolRow;
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -53,25 +50,11 @@ pub(super) struct Refills {
     trouble: BTreeMap<Key, String>,
     /// Leases whose slab is being made as long as it was.
     shortening: BTreeSet<Serial>,
-    /// The command of what maps clients' files, and what does it on each node: a client may make it wait.
-    command: Vec<OsString>,
-    mappers: BTreeMap<Option<u32>, Arc<Mapper>>,
 }
 
 impl Refills {
-    /// What is put back was missing for as long as `after`; `command`, with what `fill` says, is that of [`Mapper::by`].
-    pub(super) fn new(after: Duration, mut command: Vec<OsString>, fill: &Fill) -> Self {
-        // Without one this process does it.
-        if !command.is_empty() {
-            let cpus = fill.cpus.iter().flat_map(|cpus| &cpus.as_ref().0);
-            let cpus = cpus.flat_map(|cpu| ["--cpus".into(), cpu.to_string().into()]);
-            let nice = fill
-                .nice
-                .iter()
-                .map(|nice| nice.as_ref().to_string().into());
-            let nice = nice.flat_map(|nice| ["--nice".into(), nice]);
-            command.extend(cpus.chain(nice));
-        }
+    /// What is put back was missing for as long as `after`.
+    pub(super) fn new(after: Duration) -> Self {
         Self {
             after,
             leases: BTreeMap::new(),
@@ -79,8 +62,6 @@ impl Refills {
             refilled_bytes: BTreeMap::new(),
             trouble: BTreeMap::new(),
             shortening: BTreeSet::new(),
-            command,
-            mappers: BTreeMap::new(),
         }
     }
 
@@ -102,27 +83,6 @@ impl Refills {
         let refilled = self.leases.remove(&serial)?;
         refilled.tenure.end();
         Some(refilled.tenure)
-    }
-
-    fn mapper(&mut self, node: Option<u32>) -> Arc<Mapper> {
-        let of_node = self.mappers.entry(node);
-        Arc::clone(of_node.or_insert_with(|| {
-            let node = node.map(|node| ["--node".into(), node.to_string().into()]);
-            let mut command = self.command.clone();
-            if !command.is_empty() {
-                command.extend(node.into_iter().flatten());
-            }
-            Arc::new(Mapper::by(command))
-        }))
-    }
-
-    /// Starts what maps clients' files on the nodes where guests are refilled, before there are clients.
-    pub(super) fn start_mappers(&mut self, specs: &[Spec]) -> io::Result<()> {
-        let refilled = specs.iter().filter(|spec| spec.refill_bytes > 0);
-        let nodes: BTreeSet<_> = refilled.map(|spec| spec.key.node).collect();
-        nodes
-            .into_iter()
-            .try_for_each(|node| self.mapper(node).start())
     }
 
     /// A slab is as long as it was.
@@ -222,7 +182,6 @@ impl Pool {
         let slab = self.files.get(lease.slab)?;
         let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
-        let mapper = self.refills.mapper(node);
         let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let refill = Refill {
             page,
@@ -232,7 +191,6 @@ impl Pool {
             most_pages: due.most_pages.min(turn_pages),
             new_pages: due.new_pages,
             tenure: Arc::clone(&refilled.tenure),
-            mapper,
         };
         let job = Job {
             cancel: refilled.tenure.ended(),

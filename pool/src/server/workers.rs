@@ -8,14 +8,16 @@
 
 use super::emptying::Emptying;
 use crate::config::Fill;
-use crate::fill::{self, Done, Job, Pace, Policy, Watch, Worker};
+use crate::fill::{self, Done, Job, Mapper, Pace, Policy, Watch, Worker};
 use crate::lease::{Serial, Whose};
+use crate::machine::Spec;
 use crate::os::pressure::Gauge;
 use crate::os::threads::Threads;
 use crate::protocol::Filling;
 use crate::store::slab::{Slab, SlabId};
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -58,6 +60,8 @@ pub(super) struct Workers {
     on: bool,
     cpus: Vec<usize>,
     nice: Option<u8>,
+    /// The command of [`Mapper::by`].
+    mapper: Vec<OsString>,
     /// Of filling, for each node.
     paces: BTreeMap<Option<u32>, Arc<Pace>>,
     refill_pace: Arc<Pace>,
@@ -73,7 +77,11 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    pub(super) fn new(fill: &Fill, threads: Arc<Threads>) -> io::Result<Self> {
+    pub(super) fn new(
+        fill: &Fill,
+        threads: Arc<Threads>,
+        mapper: Vec<OsString>,
+    ) -> io::Result<Self> {
         let batch_bytes = fill.batch.as_ref().bytes();
         let pause_at = *fill.pause_at_pressure.as_ref();
         let pause_at = (pause_at > 0).then(|| f64::from(pause_at));
@@ -96,6 +104,7 @@ impl Workers {
                 .as_ref()
                 .map_or_else(Vec::new, |cpus| cpus.as_ref().0.clone()),
             nice: fill.nice.as_ref().map(|nice| *nice.as_ref()),
+            mapper,
             paces: BTreeMap::new(),
             refill_pace: Arc::new(refill_pace),
             batch_bytes,
@@ -193,6 +202,17 @@ impl Workers {
         self.send(Kind::Background, node, job)
     }
 
+    /// Starts what refills guests, where some are: its processes would have the descriptors of clients until they run.
+    ///
+    /// # Errors
+    /// A process does not start; it is tried again when a guest is to be refilled.
+    pub(super) fn start_refilling(&mut self, specs: &[Spec]) -> io::Result<()> {
+        let refilled = specs.iter().filter(|spec| spec.refill_bytes > 0);
+        let nodes: BTreeSet<_> = refilled.map(|spec| spec.key.node).collect();
+        let mut nodes = nodes.into_iter();
+        nodes.try_for_each(|node| self.make_sure(Kind::Refill, node))
+    }
+
     /// Pages to put back.
     pub(super) fn refill(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
         self.send(Kind::Refill, node, job)?;
@@ -266,14 +286,20 @@ impl Workers {
             Kind::Background => (format!("fill-{place}"), self.pace(node)),
             Kind::Refill => (format!("refill-{place}"), Arc::clone(&self.refill_pace)),
         };
-        let policy = Policy {
+        let mut policy = Policy {
             background: Some(background),
             shared: kind == Kind::Refill,
             node,
             cpus: self.cpus.clone(),
             nice: self.nice,
             batch_bytes: self.batch_bytes,
+            mapper: Arc::default(),
         };
+        if kind == Kind::Refill {
+            let mapper = Mapper::by(&self.mapper, &policy);
+            mapper.start()?;
+            policy.mapper = Arc::new(mapper);
+        }
         Worker::start(&self.threads, &name, policy, self.reporter())
     }
 }

@@ -43,6 +43,66 @@ fn write(guest: &mut Mapping, pages: impl IntoIterator<Item = u64>) {
     }
 }
 
+/// The process of a daemon that maps clients' files.
+fn mapper(daemon: &Daemon) -> Option<u32> {
+    // Each of its threads has children of its own.
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let lists = threads
+        .flatten()
+        .map(|thread| thread.path().join("children"));
+    let children: String = lists
+        .filter_map(|list| std::fs::read_to_string(list).ok())
+        .collect();
+    children.split_whitespace().find_map(|child| {
+        let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+        (name.trim() == "mapper").then(|| child.parse().unwrap())
+    })
+}
+
+/// It is there before the first client, and has the filling's CPUs and weight; without `refill` there is none.
+#[test]
+fn the_process_that_maps_clients_files_starts_with_the_daemon() {
+    let with = |class: &str| {
+        let class = format!("page = \"thp\"\nsource = \"memfd\"\n{class}");
+        let text = config(&class).replace(
+            "rate = \"0\", pause",
+            "rate = \"0\", cpus = \"0\", nice = 7, pause",
+        );
+        let daemon = Daemon::start(&text);
+        daemon.until_clean(1);
+        daemon
+    };
+    assert_eq!(mapper(&with("")), None);
+    let daemon = with("refill = \"4M\"");
+    until("it is set up", || mapper(&daemon).is_some());
+    let first = mapper(&daemon).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{first}/status")).unwrap();
+    let cpus = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    assert_eq!(cpus.map(str::trim), Some("0"));
+    let stat = std::fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
+    // The 19th field; the second, a name, ends with a bracket.
+    assert_eq!(
+        stat.rsplit(") ").next().unwrap().split(' ').nth(16),
+        Some("7")
+    );
+    // Its files are its own: the socket and nothing of a client's.
+    let open = std::fs::read_dir(format!("/proc/{first}/fd")).unwrap();
+    assert_eq!(open.count(), 3);
+    // A guest is refilled by another one where it was killed.
+    let allocated = take_soon(&daemon, 16 * M);
+    let mut guest = mapped(&allocated.memory, 16 * M);
+    write(&mut guest, 0..PAGES);
+    let pid = rustix::process::Pid::from_raw(first.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    give_back(&allocated.memory, &[1, 2]);
+    until("both pages are back", || {
+        row(&daemon).refilled_bytes == 4 * M
+    });
+    assert!(mapper(&daemon).is_some_and(|another| another != first));
+}
+
 fn puts_back(source: &str) {
     let Some(_pages) = huge_pages(PAGES + 2) else {
         return;

@@ -80,9 +80,9 @@ fn pool_in(folder: &Path, threads: Threads, config: &str) -> Pool {
         now: now(),
     });
     let known = (journal, Pipes::open(folder).unwrap());
-    let workers = Workers::new(&config.fill, Arc::clone(&threads)).unwrap();
+    let workers = Workers::new(&config.fill, Arc::clone(&threads), Vec::new()).unwrap();
     let wake = workers.waker();
-    let refills = Refills::new(Duration::ZERO, Vec::new(), &config.fill);
+    let refills = Refills::new(Duration::ZERO);
     Pool::new(Parts {
         machine,
         files,
