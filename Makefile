@@ -120,7 +120,7 @@ nightly: ## long: what continuous integration leaves out, in turns, with a table
 
 mutants: setup ## long: 60 mutations of the code, drawn by SEED; fails where more than 5 % of them are noticed by no test
 	@scripts/setup.sh tool cargo-mutants
-	@scripts/boots/kept.sh scripts/mutants.sh $(SEED)
+	@scripts/mutants.sh $(SEED)
 
 coverage: setup ## long: which lines the tests reach; fails below the share that is reached today
 	@scripts/setup.sh tool cargo-llvm-cov

@@ -25,6 +25,8 @@ mkdir -p "$tree"
 find "$tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t "$tree"
 unset CARGO_TARGET_DIR
+# The copy's own: its tests count boots by it.
+kept=$tree/scripts/boots/kept.sh
 
 cargo mutants --dir "$tree" --list "${packages[@]}" >"$out/all.txt"
 all=$(wc -l <"$out/all.txt")
@@ -36,7 +38,7 @@ echo "SEED=$seed repeats this sample: from mutation $((seed % step)) on, every $
 ask() {
     local place=$1 status=0
     shift
-    cargo mutants --dir "$tree" --in-place "${packages[@]}" --sharding round-robin --shard "$place/$all" --no-times \
+    "$kept" cargo mutants --dir "$tree" --in-place "${packages[@]}" --sharding round-robin --shard "$place/$all" --no-times \
         --colors never --baseline skip --output "$out" "$@" >"$out/said.txt" 2>&1 || status=$?
     # 2: it was not noticed; 3: tests ran into their time, which is noticing, too.
     case $status in 0 | 2 | 3) ;; *) cat "$out/said.txt" >&2; exit "$status" ;; esac
@@ -48,7 +50,7 @@ ask() {
 }
 
 echo "the tree without a mutation"
-(cd "$tree" && cargo test --quiet "${packages[@]}" --doc && cargo nextest run --workspace --status-level fail)
+(cd "$tree" && cargo test --quiet "${packages[@]}" --doc && "$kept" cargo nextest run --workspace --status-level fail)
 
 missed=()
 noticed=0

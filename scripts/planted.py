@@ -24,8 +24,8 @@ MACHINE = "pool/src/machine/"
 MISTAKES = {
     "a charge is credited before a clean slab has taken the place": (
         MACHINE + "returns.rs",
-        "self.out_of_reach(core, key, returned, Owed { charge, lease });\n        core.forget(slab);",
-        "let _ = (key, returned);\n        core.settle([Owed { charge, lease }]);\n        core.forget(slab);",
+        "self.out_of_reach(core, key, whose, Owed { charge, lease });\n        core.forget(slab, whose);",
+        "let _ = key;\n        core.settle([Owed { charge, lease }]);\n        core.forget(slab, whose);",
     ),
     "an inode is marked after it was sent": (
         MACHINE + "action.rs",
@@ -143,6 +143,16 @@ MISTAKES = {
         MACHINE + "returns.rs",
         "self.replacements.became_clean(key, whose);",
         "self.replacements.became_clean(key, match whose {\n            Whose::User(user) => Whose::User(user ^ 1),\n            other => other,\n        });",
+    ),
+    "what is filled with pages of one that waits replaces nothing of it": (
+        "pool/src/lease/replace.rs",
+        "oldest(Some(whose)).or_else(|| oldest(None))",
+        "oldest(Some(whose))",
+    ),
+    "what is lacking has the pages of those that wait": (
+        MACHINE + "fills.rs",
+        "if self.is_short(key) && first.peek().is_some() {",
+        "if self.is_short(key) && false {",
     ),
     "a client gets another node's memory": (
         MACHINE + "choose.rs",

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a number in a request: what is to be done, where the range begins, and its bytes.
 const NUMBER_BYTES: usize = 8;
@@ -45,10 +45,17 @@ impl Operation {
 #[derive(Debug, Default)]
 pub struct Mapper {
     command: Vec<OsString>,
-    helper: Mutex<Option<Helper>>,
+    helpers: Mutex<Helpers>,
 }
 
-/// The process, which ends when this is dropped.
+/// The process, and those before it.
+#[derive(Debug, Default)]
+struct Helpers {
+    running: Option<Helper>,
+    /// Killed. One may wait for a client's lock: nothing here waits for it.
+    ended: Vec<Child>,
+}
+
 #[derive(Debug)]
 struct Helper {
     socket: OwnedFd,
@@ -70,7 +77,7 @@ impl Mapper {
         }
         Self {
             command,
-            helper: Mutex::default(),
+            helpers: Mutex::default(),
         }
     }
 
@@ -79,11 +86,11 @@ impl Mapper {
     /// # Errors
     /// It does not start; the first that needs it tries again.
     pub fn start(&self) -> io::Result<()> {
-        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
-        if helper.is_none()
+        let mut helpers = self.lock();
+        if helpers.running.is_none()
             && let Some((program, arguments)) = self.command.split_first()
         {
-            *helper = Some(Helper::start(program, arguments)?);
+            helpers.running = Some(Helper::start(program, arguments)?);
         }
         Ok(())
     }
@@ -108,30 +115,33 @@ impl Mapper {
         let Some((program, arguments)) = self.command.split_first() else {
             return operation.run(file, start, bytes);
         };
-        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = match helper.take() {
-            Some(running) => running
-                .ask(operation, &file, start, bytes)
-                .map(|answer| (running, answer)),
+        let mut helpers = self.lock();
+        helpers.forget_ended();
+        let answer = match &helpers.running {
+            Some(running) => running.ask(operation, &file, start, bytes),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        let (running, answer) = answer.or_else(|_| {
-            let running = Helper::start(program, arguments)?;
-            let answer = running.ask(operation, &file, start, bytes)?;
-            io::Result::Ok((running, answer))
+        let answer = answer.or_else(|_| {
+            helpers.end();
+            let running = helpers.running.insert(Helper::start(program, arguments)?);
+            let answer = running.ask(operation, &file, start, bytes);
+            answer.inspect_err(|_| helpers.end())
         })?;
-        *helper = Some(running);
         match answer {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Helpers> {
+        self.helpers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The process' number, once there is one.
     #[cfg(test)]
     fn process(&self) -> Option<u32> {
-        let helper = self.helper.try_lock().ok()?;
-        Some(helper.as_ref()?.process.id())
+        let helpers = self.helpers.try_lock().ok()?;
+        Some(helpers.running.as_ref()?.process.id())
     }
 }
 
@@ -166,11 +176,24 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Helpers {
+    fn end(&mut self) {
+        if let Some(mut helper) = self.running.take() {
+            let _ = helper.process.kill();
+            self.ended.push(helper.process);
+        }
+    }
+
+    fn forget_ended(&mut self) {
+        let is_there = |process: &mut Child| matches!(process.try_wait(), Ok(None));
+        self.ended.retain_mut(is_there);
+    }
+}
+
+impl Drop for Helpers {
     fn drop(&mut self) {
-        // It may wait for a client's lock: nothing here waits for it.
-        let _ = self.process.kill();
-        let _ = self.process.try_wait();
+        self.end();
+        self.forget_ended();
     }
 }
 
@@ -288,6 +311,11 @@ mod tests {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         mapper.reserve(&file, 0, PAGE).unwrap();
         assert_ne!(mapper.process(), process);
+        // Of the one that ended nothing is left.
+        let folder = format!("/proc/{}", process.unwrap());
+        while std::fs::exists(&folder).unwrap() {
+            mapper.reserve(&file, 0, PAGE).unwrap();
+        }
     }
 
     #[test]

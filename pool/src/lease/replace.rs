@@ -2,22 +2,18 @@
 //!
 //! Were a charge credited as soon as its slab is emptied, a user with a quota of one slab
 //! could take and give until no clean slab is left: zeroing is slower than that. So a
-//! slab stays charged until no process can reach it *and* as many slabs have been filled for its user in
-//! its class as that user's came back up to it. What a user has, and what it made the pool lose,
+//! slab stays charged until no process can reach it *and* a slab of its class was filled in its user's turn.
+//! What a user has, and what it made the pool lose,
 //! are together never more than its quota. A limit on bytes a second would do the
 //! same only if it were right for every machine's speed of zeroing.
+//!
+//! What is filled in the turn of a user that can still reach all that it gave back was filled with pages that others
+//! gave back, if they wait: it takes the place of the oldest of theirs.
 
 use super::quota::{Account, Charge};
 use super::{Serial, Whose};
 use crate::store::Key;
 use std::collections::BTreeMap;
-
-/// A return: whose, and its number among those of its class that count for the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Return {
-    whose: Whose,
-    number: u64,
-}
 
 /// A charge for a slab that no process can reach any more.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,96 +24,153 @@ pub struct Owed {
     pub lease: Option<Serial>,
 }
 
-/// A user's returns of a class, and slabs that were filled for it since.
+/// Slabs of a class that a user gave back.
 #[derive(Debug, Default)]
 struct Counts {
-    returned: u64,
+    /// Those that a process may still reach.
+    reachable: u64,
+    /// Of these, those that were replaced already.
     replaced: u64,
+    /// Out of reach, and not replaced yet.
+    waiting: u64,
+}
+
+impl Counts {
+    fn owed(&self) -> u64 {
+        self.reachable - self.replaced + self.waiting
+    }
+}
+
+/// One that waits for a clean slab. What is charged to nobody waits in its user's turn as well.
+#[derive(Debug)]
+struct Waiting {
+    key: Key,
+    whose: Whose,
+    owed: Option<Owed>,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Replacements {
+    /// Of users with any.
     counts: BTreeMap<(Key, Whose), Counts>,
-    waiting: Vec<(Key, Return, Owed)>,
+    /// The oldest first.
+    waiting: Vec<Waiting>,
 }
 
 impl Replacements {
-    /// A user's slab of the class is back.
-    pub fn came_back(&mut self, key: Key, whose: Whose) -> Return {
-        let counts = self.counts.entry((key, whose)).or_default();
-        counts.returned += 1;
-        let number = counts.returned;
-        Return { whose, number }
+    /// A user's slab of the class is back; [`Replacements::out_of_reach`] must follow.
+    pub fn came_back(&mut self, key: Key, whose: Whose) {
+        self.counts.entry((key, whose)).or_default().reachable += 1;
     }
 
     /// Users for whom slabs of the class are to be filled yet, and how many.
     pub fn owed(&self, key: Key) -> impl Iterator<Item = (Whose, u64)> {
-        let counts = self.counts.range((key, Whose::FIRST)..=(key, Whose::LAST));
-        let owed = counts.map(|((_, whose), counts)| (*whose, counts.returned - counts.replaced));
+        let owed = self
+            .of_class(key)
+            .map(|(whose, counts)| (whose, counts.owed()));
         owed.filter(|(_, slabs)| *slabs > 0)
     }
 
-    /// No process can reach the slab of this return any more; its charge, if it can be
-    /// credited at once.
-    #[must_use]
-    pub fn out_of_reach(&mut self, key: Key, returned: Return, owed: Owed) -> Option<Owed> {
-        let counts = self.counts.get(&(key, returned.whose));
-        if owed.charge.is_free() || counts.is_none_or(|counts| returned.number <= counts.replaced) {
-            return Some(owed);
-        }
-        self.waiting.push((key, returned, owed));
-        None
+    /// Users of whose slabs of the class some are out of reach, and wait for clean ones.
+    pub fn waiting(&self, key: Key) -> impl Iterator<Item = Whose> {
+        let waiting = self.of_class(key).filter(|(_, counts)| counts.waiting > 0);
+        waiting.map(|(whose, _)| whose)
     }
 
-    /// One more slab of the class is clean, in this user's turn; the charges to credit.
+    fn of_class(&self, key: Key) -> impl Iterator<Item = (Whose, &Counts)> {
+        let counts = self.counts.range((key, Whose::FIRST)..=(key, Whose::LAST));
+        counts.map(|((_, whose), counts)| (*whose, counts))
+    }
+
+    /// No process can reach one of a user's slabs any more that came back; its charge, if it can be credited at
+    /// once.
     #[must_use]
-    pub fn became_clean(&mut self, key: Key, whose: Whose) -> Vec<Owed> {
-        if let Some(counts) = self.counts.get_mut(&(key, whose)) {
-            counts.replaced = counts.returned.min(counts.replaced + 1);
+    pub fn out_of_reach(&mut self, key: Key, whose: Whose, owed: Owed) -> Option<Owed> {
+        let counts = self.counts.entry((key, whose)).or_default();
+        counts.reachable = counts.reachable.saturating_sub(1);
+        if counts.replaced > 0 {
+            counts.replaced -= 1;
+            self.forget_if_empty(key, whose);
+            return Some(owed);
         }
-        self.replaced(key)
+        counts.waiting += 1;
+        let (waits, credited) = if owed.charge.is_free() {
+            (None, Some(owed))
+        } else {
+            (Some(owed), None)
+        };
+        self.waiting.push(Waiting {
+            key,
+            whose,
+            owed: waits,
+        });
+        credited
+    }
+
+    /// One more slab of the class is clean, in this user's turn; the charge to credit.
+    #[must_use]
+    pub fn became_clean(&mut self, key: Key, whose: Whose) -> Option<Owed> {
+        let oldest = |of: Option<Whose>| {
+            let is_it = |one: &Waiting| one.key == key && of.is_none_or(|of| of == one.whose);
+            self.waiting.iter().position(is_it)
+        };
+        let Some(oldest) = oldest(Some(whose)).or_else(|| oldest(None)) else {
+            if let Some(counts) = self.counts.get_mut(&(key, whose)) {
+                counts.replaced = counts.reachable.min(counts.replaced + 1);
+            }
+            return None;
+        };
+        let replaced = self.waiting.remove(oldest);
+        if let Some(counts) = self.counts.get_mut(&(key, replaced.whose)) {
+            counts.waiting -= 1;
+        }
+        self.forget_if_empty(key, replaced.whose);
+        replaced.owed
     }
 
     /// The class has all the slabs it is to have; the charges to credit.
     #[must_use]
     pub fn is_full(&mut self, key: Key) -> Vec<Owed> {
-        for (_, counts) in self
-            .counts
-            .range_mut((key, Whose::FIRST)..=(key, Whose::LAST))
-        {
-            counts.replaced = counts.returned;
+        let of_class = (key, Whose::FIRST)..=(key, Whose::LAST);
+        for (_, counts) in self.counts.range_mut(of_class) {
+            counts.replaced = counts.reachable;
         }
-        self.replaced(key)
+        self.none_waits(|class| class == key)
     }
 
     /// Filling is turned off, so nothing is replaced: the charges to credit.
     #[must_use]
     pub fn none_is_replaced(&mut self) -> Vec<Owed> {
-        let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().map(|(_, _, owed)| owed).collect()
+        self.none_waits(|_| true)
     }
 
     /// Of what waits, the bytes that are charged to an account, and the class of the first.
     #[must_use]
-    pub fn waiting(&self, account: &Account) -> Option<(Key, u64)> {
-        let own = || {
-            self.waiting
-                .iter()
-                .filter(|(_, _, owed)| owed.charge.is_on(account))
-        };
-        let (key, _, _) = own().next()?;
-        Some((*key, own().map(|(_, _, owed)| owed.charge.bytes()).sum()))
+    pub fn waiting_bytes(&self, account: &Account) -> Option<(Key, u64)> {
+        let of_account = self.waiting.iter().filter_map(|waiting| {
+            let charge = &waiting.owed.as_ref()?.charge;
+            charge.is_on(account).then(|| (waiting.key, charge.bytes()))
+        });
+        of_account.reduce(|(key, sum), (_, bytes)| (key, sum + bytes))
     }
 
-    fn replaced(&mut self, key: Key) -> Vec<Owed> {
-        let counts = &self.counts;
-        let is_replaced = |(class, returned, _): &mut (Key, Return, Owed)| {
-            let counts = counts.get(&(key, returned.whose));
-            *class == key && counts.is_some_and(|counts| returned.number <= counts.replaced)
-        };
-        let credited = self.waiting.extract_if(.., is_replaced);
-        credited.map(|(_, _, owed)| owed).collect()
+    fn none_waits(&mut self, is_class: impl Fn(Key) -> bool) -> Vec<Owed> {
+        self.counts.retain(|(key, _), counts| {
+            if is_class(*key) {
+                counts.waiting = 0;
+            }
+            counts.waiting + counts.reachable > 0
+        });
+        let credited = self.waiting.extract_if(.., |waiting| is_class(waiting.key));
+        credited.filter_map(|waiting| waiting.owed).collect()
+    }
+
+    fn forget_if_empty(&mut self, key: Key, whose: Whose) {
+        let is_empty = |counts: &Counts| counts.waiting + counts.reachable == 0;
+        if self.counts.get(&(key, whose)).is_some_and(is_empty) {
+            self.counts.remove(&(key, whose));
+        }
     }
 }
 
@@ -136,15 +189,16 @@ mod tests {
         bytes: 1,
     };
 
-    fn owed() -> Owed {
-        let text = "[[quota]]\nuid = 7\nbytes = \"1M\"\n";
-        let config = Config::parse(Path::new("test"), text).unwrap();
+    /// A byte, charged to this user.
+    fn owed(uid: u32) -> Owed {
+        let text = format!("[[quota]]\nuid = {uid}\nbytes = \"1M\"\n");
+        let config = Config::parse(Path::new("test"), &text).unwrap();
         let rules = Rules::new(&config, 0).unwrap();
         let peer = Peer {
             pid: 1,
-            uid: 7,
-            user: 7,
-            gid: 7,
+            uid,
+            user: uid,
+            gid: uid,
             groups: Vec::new(),
             cgroup: None,
         };
@@ -156,41 +210,87 @@ mod tests {
 
     const USER: Whose = Whose::User(7);
     const OTHER: Whose = Whose::User(8);
+    const THIRD: Whose = Whose::User(9);
 
     #[test]
-    fn as_many_are_credited_as_were_filled_for_a_user_the_first_first() {
+    fn as_many_are_credited_as_were_filled_in_a_users_turn() {
         let mut all = Replacements::default();
-        let other = all.came_back(KEY, OTHER);
-        assert_eq!(all.out_of_reach(KEY, other, owed()), None);
-        let [first, second] = [(); 2].map(|()| all.came_back(KEY, USER));
-        assert_eq!(all.out_of_reach(KEY, second, owed()), None);
+        all.came_back(KEY, OTHER);
+        for _ in 0..2 {
+            all.came_back(KEY, USER);
+        }
+        // Both are replaced while its client can still reach them: each is credited once it cannot.
         assert!(all.owed(KEY).eq([(USER, 2), (OTHER, 1)]));
-        // The first is replaced, and still held by its client.
-        assert_eq!(all.became_clean(KEY, USER), []);
-        assert!(all.out_of_reach(KEY, first, owed()).is_some());
-        assert_eq!(all.became_clean(KEY, USER).len(), 1);
+        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(all.became_clean(KEY, USER), None);
         // Slabs beyond what came back are no credit for later, nor for another.
-        assert_eq!(all.became_clean(KEY, USER), []);
+        assert_eq!(all.became_clean(KEY, USER), None);
         assert!(all.owed(KEY).eq([(OTHER, 1)]));
-        let third = all.came_back(KEY, USER);
-        assert_eq!(all.out_of_reach(KEY, third, owed()), None);
-        assert_eq!(all.is_full(KEY).len(), 2);
-        assert_eq!(all.owed(KEY).count(), 0);
+        assert_eq!(all.out_of_reach(KEY, OTHER, owed(8)), None);
+        assert!(all.waiting(KEY).eq([OTHER]));
+        for _ in 0..2 {
+            assert!(all.out_of_reach(KEY, USER, owed(7)).is_some());
+        }
+        all.came_back(KEY, USER);
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
+        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert_eq!(all.is_full(KEY), [owed(8)]);
+        // Nothing is left of them.
+        assert!(all.counts.is_empty() && all.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_is_filled_for_one_that_reaches_its_own_takes_the_place_of_the_oldest_that_waits() {
+        let mut all = Replacements::default();
+        all.came_back(KEY, USER);
+        for whose in [OTHER, THIRD] {
+            all.came_back(KEY, whose);
+            let Whose::User(uid) = whose else { panic!() };
+            assert_eq!(all.out_of_reach(KEY, whose, owed(uid)), None);
+        }
+        assert_eq!(all.became_clean(KEY, USER), Some(owed(8)));
+        assert!(all.owed(KEY).eq([(USER, 1), (THIRD, 1)]));
+        // What waits of its own comes first.
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
+        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert_eq!(all.became_clean(KEY, THIRD), Some(owed(9)));
+        assert!(all.counts.is_empty() && all.waiting.is_empty());
     }
 
     #[test]
     fn the_owner_and_other_classes_wait_for_nothing() {
         let mut all = Replacements::default();
         let other = Key { bytes: 2, ..KEY };
-        let first = all.came_back(KEY, USER);
         let free = Owed {
             charge: Charge::default(),
             lease: None,
         };
-        assert!(all.out_of_reach(KEY, first, free).is_some());
-        assert_eq!(all.out_of_reach(KEY, first, owed()), None);
-        assert_eq!(all.became_clean(other, USER), []);
+        for _ in 0..2 {
+            all.came_back(KEY, USER);
+        }
+        assert!(all.out_of_reach(KEY, USER, free).is_some());
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
+        assert_eq!(all.became_clean(other, USER), None);
         assert_eq!(all.is_full(other), []);
-        assert_eq!(all.became_clean(KEY, USER).len(), 1);
+        // Both are filled in its turn, of which one was charged.
+        assert!(all.owed(KEY).eq([(USER, 2)]));
+        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert_eq!(all.owed(KEY).count(), 0);
+    }
+
+    #[test]
+    fn nothing_waits_while_nothing_is_filled() {
+        let mut all = Replacements::default();
+        for _ in 0..2 {
+            all.came_back(KEY, USER);
+        }
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
+        let account = owed(7).charge.accounts().first().cloned().unwrap();
+        assert_eq!(all.waiting_bytes(&account), Some((KEY, 1)));
+        assert_eq!(all.none_is_replaced(), [owed(7)]);
+        assert_eq!(all.waiting_bytes(&account), None);
+        // The other is to be filled, once that goes on.
+        assert!(all.owed(KEY).eq([(USER, 1)]));
     }
 }

@@ -226,7 +226,12 @@ pub enum Action {
     /// Give a clean slab back to the kernel.
     Discard(SlabId),
     /// No process can reach a slab any more: close it.
-    Forget(SlabId),
+    Forget {
+        /// The slab.
+        slab: SlabId,
+        /// Whose it was.
+        whose: Whose,
+    },
     /// Leave a slab for the next daemon.
     Leave(SlabId),
     /// Have the service manager keep a clean slab without a name.

@@ -5,7 +5,7 @@ use super::leases::Leases;
 use super::slabs::Slabs;
 use super::speed::Speed;
 use crate::lease::quota::{Charge, Ledger, Rules};
-use crate::lease::{Owed, Serial};
+use crate::lease::{Owed, Serial, Whose};
 use crate::protocol::{Counters, Filling, Refusal, RefusalCode, Reply};
 use crate::store::slab::SlabId;
 
@@ -86,8 +86,8 @@ impl Core {
     }
 
     /// No process can reach a slab any more.
-    pub(super) fn forget(&mut self, slab: SlabId) {
-        self.act(Action::Forget(slab));
+    pub(super) fn forget(&mut self, slab: SlabId, whose: Whose) {
+        self.act(Action::Forget { slab, whose });
     }
 
     /// Whether filling is neither turned off nor paused.

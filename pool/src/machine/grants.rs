@@ -126,9 +126,19 @@ impl Machine {
         }
     }
 
-    /// A row for each grant that `viewer` may see.
-    pub(super) fn grant_rows(&self, viewer: Viewer) -> Vec<GrantRow> {
-        let row = |grant: &Grant| {
+    /// Grants that `viewer` may see.
+    pub(super) fn grants_seen(&self, viewer: Viewer) -> Vec<&Grant> {
+        let seen = self.grants();
+        seen.filter(|grant| viewer.sees_grant(grant.id)).collect()
+    }
+
+    /// A row for each of these.
+    pub(super) fn grant_rows(&self, grants: &[&Grant]) -> Vec<GrantRow> {
+        if grants.is_empty() {
+            return Vec::new();
+        }
+        let held = self.core.leases.by_grants();
+        let row = |grant: &&Grant| {
             let charged_bytes = self.core.ledger.used(&grant.account());
             let charged_slabs = charged_bytes / grant.class_bytes.max(1);
             GrantRow {
@@ -139,10 +149,9 @@ impl Machine {
                 size_class_bytes: grant.class_bytes,
                 uses: grant.uses,
                 charged_slabs: u32::try_from(charged_slabs).unwrap_or(u32::MAX),
-                held_slabs: self.core.leases.by_grant(grant.id),
+                held_slabs: held.get(&grant.id).copied().unwrap_or(0),
             }
         };
-        let seen = self.grants().filter(|grant| viewer.sees_grant(grant.id));
-        seen.map(row).collect()
+        grants.iter().map(row).collect()
     }
 }

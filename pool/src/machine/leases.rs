@@ -170,6 +170,15 @@ impl Leases {
         u32::try_from(own.count()).unwrap_or(u32::MAX)
     }
 
+    /// How many were taken by each grant.
+    pub(super) fn by_grants(&self) -> BTreeMap<GrantId, u32> {
+        let mut held = BTreeMap::new();
+        for grant in self.live.values().filter_map(|lease| lease.whose.grant()) {
+            *held.entry(grant).or_default() += 1;
+        }
+        held
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (Serial, &Lease)> {
         self.live.iter().map(|(serial, lease)| (*serial, lease))

@@ -37,8 +37,8 @@ pub use class::Spec;
 pub use leases::{Lease, Leases, Viewer};
 pub use restart::{Before, Restored};
 
-use crate::lease::Serial;
 use crate::lease::quota::{Ledger, Rules, Standing};
+use crate::lease::{Serial, Whose};
 use crate::os::peer::Peer;
 use crate::protocol::{
     Counters, Drained, FillChange, Filling, Give, RefusalCode, Reply, Request, Resize, Resized,
@@ -450,7 +450,7 @@ impl Machine {
                 self.core.act(Action::Leave(slab));
             } else {
                 self.core.unkeep_clean(slab);
-                self.core.forget(slab);
+                self.core.forget(slab, Whose::Nobody);
             }
         }
     }

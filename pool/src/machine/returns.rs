@@ -14,7 +14,7 @@ use super::action::{Action, Seen};
 use super::core::Core;
 use crate::config::Size;
 use crate::lease::quota::{Account, Charge};
-use crate::lease::{Owed, Replacements, Return, Serial, Whose};
+use crate::lease::{Owed, Replacements, Serial, Whose};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,6 @@ struct Dirty {
     bytes: u64,
     charge: Charge,
     whose: Whose,
-    /// While it is zeroed in place none is to take its place.
-    returned: Option<Return>,
     lease: Option<Serial>,
 }
 
@@ -100,9 +98,9 @@ impl Returns {
         serial: Serial,
         charge: Charge,
     ) {
-        let returned = self.replacements.came_back(key, whose);
+        self.replacements.came_back(key, whose);
         let lease = Some(serial);
-        self.out_of_reach(core, key, returned, Owed { charge, lease });
+        self.out_of_reach(core, key, whose, Owed { charge, lease });
     }
 
     pub(super) fn revoke(&mut self, core: &mut Core, serial: Serial, returned: Returned) {
@@ -133,7 +131,6 @@ impl Returns {
             bytes,
             charge,
             whose,
-            returned: None,
             lease,
         };
         self.dirty.insert(slab, dirty);
@@ -151,10 +148,11 @@ impl Returns {
     }
 
     fn empty(&mut self, core: &mut Core, slab: SlabId) {
-        let Some(dirty) = self.dirty.get_mut(&slab) else {
+        let Some(dirty) = self.dirty.get(&slab) else {
             return;
         };
-        dirty.returned = Some(self.replacements.came_back(dirty.key, dirty.whose));
+        // Not while it was zeroed in place: none was to take its place.
+        self.replacements.came_back(dirty.key, dirty.whose);
         core.act(Action::Empty {
             slab,
             whose: dirty.whose,
@@ -206,7 +204,7 @@ impl Returns {
             lease: dirty.lease,
         }]);
         if !core.slabs.zeroed(slab, dirty.key) {
-            core.forget(slab);
+            core.forget(slab, dirty.whose);
         }
     }
 
@@ -259,20 +257,18 @@ impl Returns {
             lease,
             ..
         } = dirty;
-        let returned = dirty.returned;
-        let returned = returned.unwrap_or_else(|| self.replacements.came_back(key, whose));
-        self.out_of_reach(core, key, returned, Owed { charge, lease });
-        core.forget(slab);
+        self.out_of_reach(core, key, whose, Owed { charge, lease });
+        core.forget(slab, whose);
     }
 
     /// Credits a charge, now or when a clean slab has taken the place of what is back. Where
     /// filling is turned off none would ever.
-    fn out_of_reach(&mut self, core: &mut Core, key: Key, returned: Return, owed: Owed) {
+    fn out_of_reach(&mut self, core: &mut Core, key: Key, whose: Whose, owed: Owed) {
         let lease = owed.lease;
         if let Some(serial) = lease {
             core.forget_lease(serial);
         }
-        match self.replacements.out_of_reach(key, returned, owed) {
+        match self.replacements.out_of_reach(key, whose, owed) {
             Some(owed) => core.settle([owed]),
             // Not written, the next daemon finds neither pipe nor file, and takes it for the same.
             None => lease
@@ -289,7 +285,12 @@ impl Returns {
         self.replacements.owed(key)
     }
 
-    /// A slab of the class is clean, in this user's turn: one that it gave back is replaced.
+    /// Users of whose slabs of the class some are out of reach, and wait for clean ones.
+    pub(super) fn waiting(&self, key: Key) -> impl Iterator<Item = Whose> {
+        self.replacements.waiting(key)
+    }
+
+    /// A slab of the class is clean, in this user's turn: one that was given back is replaced.
     pub(super) fn became_clean(&mut self, core: &mut Core, key: Key, whose: Whose) {
         let credited = self.replacements.became_clean(key, whose);
         core.settle(credited);
@@ -340,7 +341,7 @@ impl Returns {
                 Size::new(reachable)
             ));
         }
-        let (key, bytes) = self.replacements.waiting(account)?;
+        let (key, bytes) = self.replacements.waiting_bytes(account)?;
         let why = match core.slabs.trouble_of(key) {
             Some(trouble) => format!("and none is filled: {trouble}"),
             None if core.is_paused => {

@@ -35,6 +35,15 @@ pub(super) struct FillOrder {
     pub(super) spec: Spec,
 }
 
+/// A class of which slabs are to be filled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lacking {
+    pub(super) key: Key,
+    pub(super) slabs: u64,
+    /// Whether its last one could not be filled.
+    pub(super) is_in_trouble: bool,
+}
+
 /// What became of a slab that a worker is done with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
@@ -117,9 +126,9 @@ impl Slabs {
         }
     }
 
-    /// Classes of `node` of which slabs are to be filled now, and how many; the one that has least of what
+    /// Classes of `node` of which slabs are to be filled now; the one that has least of what
     /// it wants comes first, one whose last slab could not be filled after all others.
-    pub(super) fn lacking(&self, node: Option<u32>, now: Instant) -> Vec<(Key, u64)> {
+    pub(super) fn lacking(&self, node: Option<u32>, now: Instant) -> Vec<Lacking> {
         let lacking = self.classes.iter().filter(|class| {
             class.spec.key.node == node
                 && class.present() < class.wanted()
@@ -131,11 +140,12 @@ impl Slabs {
             let share = (class.present() << 16) / class.wanted().max(1);
             (class.trouble.is_some(), share)
         });
-        let slabs = |class: &Class| (class.wanted() - class.present()) as u64;
-        let lacking = lacking.into_iter();
-        lacking
-            .map(|class| (class.spec.key, slabs(class)))
-            .collect()
+        let lacking = lacking.into_iter().map(|class| Lacking {
+            key: class.spec.key,
+            slabs: (class.wanted() - class.present()) as u64,
+            is_in_trouble: class.trouble.is_some(),
+        });
+        lacking.collect()
     }
 
     /// Begins one more slab of a class.

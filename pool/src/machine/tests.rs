@@ -43,8 +43,8 @@ fn want(bytes: u64) -> Want {
 }
 
 fn begin_fill(slabs: &mut Slabs, now: Instant) -> Option<FillOrder> {
-    let (key, _) = *slabs.lacking(None, now).first()?;
-    slabs.begin_fill(key)
+    let lacking = *slabs.lacking(None, now).first()?;
+    slabs.begin_fill(lacking.key)
 }
 
 /// Fills all that is wanted; how many.
@@ -302,7 +302,7 @@ fn look(slab: SlabId, used_bytes: u64, holds_pages: bool) -> Event {
 }
 
 fn forgets(actions: &[Action], slab: SlabId) -> bool {
-    let is_it = |action: &Action| matches!(action, Action::Forget(it) if *it == slab);
+    let is_it = |action: &Action| matches!(action, Action::Forget { slab: it, .. } if *it == slab);
     actions.iter().any(is_it)
 }
 

@@ -40,10 +40,11 @@ impl Machine {
             most(MOST_QUOTA_ROWS),
         );
         let (grants, more_grants) = part(
-            self.grant_rows(viewer),
+            self.grants_seen(viewer),
             query.skip_grants,
             most(MOST_GRANT_ROWS),
         );
+        let grants = self.grant_rows(&grants);
         let mut counters = self.core.counters.clone();
         counters.take_times = self.takes.times().summary();
         let uptime = now.saturating_duration_since(self.begin);

@@ -1,17 +1,28 @@
 //! Memory that is taken away, by threads that its clients can make wait.
 //!
-//! A process that has a slab's file can hold its lock for as long as it likes, and the thread that empties it waits. So
+//! A process that has a slab's file can hold its lock for as long as it likes, and the thread that empties it waits; one
+//! that closes it waits for all that was mounted, and set on the file. So
 //! there are many threads, and a user's slabs have no more of them than they leave free: where one user has half of
 //! all waiting, another has half of the rest. A free thread goes to the user that has fewest.
 
 use super::workers::Ticket;
 use crate::fill::Job;
 use crate::lease::Whose;
+use crate::store::slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Threads at most.
 const MOST_THREADS: usize = 256;
+
+/// What is done to a slab that is back.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Its memory is taken away.
+    Empty(Job<Ticket>),
+    /// No process reaches it any more: it is closed.
+    Close(Slab),
+}
 
 /// A user's jobs.
 #[derive(Debug)]
@@ -72,7 +83,7 @@ impl<J> Queues<J> {
 
 /// What all its threads share.
 #[derive(Debug, Clone)]
-pub(super) struct Emptying(Arc<Mutex<Queues<Job<Ticket>>>>);
+pub(super) struct Emptying(Arc<Mutex<Queues<End>>>);
 
 impl Emptying {
     pub(super) fn new() -> Self {
@@ -82,12 +93,12 @@ impl Emptying {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queues<Job<Ticket>>> {
+    fn lock(&self) -> MutexGuard<'_, Queues<End>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A job more; what a thread more is to work through, if one more is to.
-    pub(super) fn push(&self, whose: Whose, job: Job<Ticket>) -> Option<Jobs> {
+    pub(super) fn push(&self, whose: Whose, job: End) -> Option<Jobs> {
         let begins = self.lock().push(whose, job);
         begins.then(|| Jobs {
             of: self.clone(),
@@ -104,9 +115,9 @@ pub(super) struct Jobs {
 }
 
 impl Iterator for Jobs {
-    type Item = Job<Ticket>;
+    type Item = End;
 
-    fn next(&mut self) -> Option<Job<Ticket>> {
+    fn next(&mut self) -> Option<End> {
         let next = self.of.lock().next(self.last.take());
         let (whose, job) = next?;
         self.last = Some(whose);

@@ -3,6 +3,7 @@
 use super::pool::{Outgoing, Pool};
 use super::workers::Ticket;
 use crate::fill::Done;
+use crate::lease::Whose;
 use crate::machine::Event;
 use crate::store::slab::SlabId;
 use std::io;
@@ -41,7 +42,7 @@ impl Pool {
             Ticket::EmptyAgain(slab) => Event::EmptiedAgain(slab),
             Ticket::Discard(slab) => {
                 if let Some(slab) = self.files.remove(slab) {
-                    self.workers.discard(slab);
+                    self.workers.discard(Whose::Nobody, slab);
                 }
                 Event::Discarded(slab)
             }

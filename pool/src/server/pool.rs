@@ -255,9 +255,9 @@ impl Pool {
                 let is_clean = false;
                 return Some(Event::Zeroed { slab, is_clean });
             }
-            Action::Forget(slab) => {
+            Action::Forget { slab, whose } => {
                 if let Some(slab) = self.files.remove(slab) {
-                    self.workers.discard(slab);
+                    self.workers.discard(whose, slab);
                 }
             }
             Action::Leave(slab) => {

@@ -6,7 +6,7 @@
 //! many connections they come over, and a user over its [`Budget`] is set aside by asking for one
 //! source less. Of a user the kernel goes through what is ready in turn.
 
-use super::budget::Budget;
+use super::budget::{Budget, MOST_DEBT};
 use super::events::{Event, Events, Source};
 use crate::lease::Whose;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,8 @@ struct User {
     queue: Rc<Events>,
     /// None for users that are not held back.
     budget: Option<Budget>,
-    is_aside: bool,
+    /// Since when it has no turn, while it has none.
+    aside_since: Option<Instant>,
 }
 
 impl User {
@@ -49,7 +50,7 @@ impl Turns {
         let user = User {
             queue: Rc::clone(&queue),
             budget: bounded.then(|| Budget::full(Instant::now())),
-            is_aside: false,
+            aside_since: None,
         };
         self.users.insert(whose, user);
         Ok(queue)
@@ -57,13 +58,17 @@ impl Turns {
 
     /// Those that may have a turn, to be waited for.
     pub(super) fn sources(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
-        let users = self.users.iter().filter(|(_, user)| !user.is_aside);
+        let users = self
+            .users
+            .iter()
+            .filter(|(_, user)| user.aside_since.is_none());
         users.map(|(whose, user)| (Source::Queue(*whose), user.queue.as_fd()))
     }
 
     /// Whether a user has no turn for now, until [`Turns::wait`] is over.
     pub(super) fn is_aside(&self, whose: Whose) -> bool {
-        self.users.get(&whose).is_some_and(|user| user.is_aside)
+        let user = self.users.get(&whose);
+        user.is_some_and(|user| user.aside_since.is_some())
     }
 
     /// Whether something is on the account of this user.
@@ -92,14 +97,15 @@ impl Turns {
         };
         let now = Instant::now();
         budget.spend(spent, now);
-        if let Some(due) = budget.due(now).filter(|_| !user.is_aside) {
-            user.is_aside = true;
+        if let Some(due) = budget.due(now).filter(|_| user.aside_since.is_none()) {
+            user.aside_since = Some(now);
             self.aside.insert((due, whose));
         }
         true
     }
 
-    /// Users out of debt have their turn again.
+    /// Users out of debt have their turn again; and one after [`MOST_DEBT`], whatever came on top: a process that
+    /// connects without pause, say, holds up no other of its user for longer.
     pub(super) fn go_on(&mut self, now: Instant) {
         while let Some((due, whose)) = self.aside.first().copied()
             && due <= now
@@ -109,10 +115,13 @@ impl Turns {
                 continue;
             };
             // It may have cost more meanwhile: a connection, or an answer that took long.
-            if let Some(later) = user.budget.and_then(|budget| budget.due(now)) {
+            let later = user.budget.and_then(|budget| budget.due(now));
+            let last = user.aside_since.map(|since| since + MOST_DEBT);
+            let later = later.zip(last).map(|(later, last)| later.min(last));
+            if let Some(later) = later.filter(|later| *later > now) {
                 self.aside.insert((later, whose));
             } else {
-                user.is_aside = false;
+                user.aside_since = None;
             }
         }
     }
@@ -229,6 +238,26 @@ mod tests {
         let due = begin + Duration::from_secs(3600);
         flood.turns.go_on(due);
         assert_eq!(flood.turn(Duration::ZERO), [7]);
+    }
+
+    #[test]
+    fn a_user_has_a_turn_a_second_whatever_is_spent_meanwhile() {
+        let mut flood = Flood::new(&[(FLOOD, 1)], true);
+        let begin = Instant::now();
+        assert_eq!(flood.turn(BURST + MOST_DEBT).len(), 1);
+        let mut now = begin;
+        while flood.turns.is_aside(FLOOD) {
+            now += Duration::from_millis(10);
+            // As a process does that connects without pause.
+            let user = flood.turns.users.get_mut(&FLOOD).unwrap();
+            user.budget.as_mut().unwrap().spend(MOST_DEBT, now);
+            flood.turns.go_on(now);
+        }
+        let waited = now - begin;
+        let second = MOST_DEBT..MOST_DEBT + Duration::from_millis(500);
+        assert!(second.contains(&waited), "{waited:?}");
+        assert_eq!(flood.turn(Duration::from_millis(1)).len(), 1);
+        assert!(flood.turns.is_aside(FLOOD));
     }
 
     #[test]

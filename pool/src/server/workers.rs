@@ -6,7 +6,7 @@
 //!
 //! What is being worked on comes back with the result as its [`Ticket`].
 
-use super::emptying::Emptying;
+use super::emptying::{Emptying, End};
 use crate::config::Fill;
 use crate::fill::{self, Done, Job, Mapper, Pace, Policy, Watch, Worker};
 use crate::lease::{Serial, Whose};
@@ -222,7 +222,16 @@ impl Workers {
 
     /// Memory that is taken away, whatever node it is from: a user's, that may make this wait.
     pub(super) fn take_away(&self, whose: Whose, job: Job<Ticket>) {
-        let Some(jobs) = self.emptying.push(whose, job) else {
+        self.end(whose, End::Empty(job));
+    }
+
+    /// Closes a slab, which takes its mount down, and waits for all that was set on its file: whose it was.
+    pub(super) fn discard(&self, whose: Whose, slab: Slab) {
+        self.end(whose, End::Close(slab));
+    }
+
+    fn end(&self, whose: Whose, end: End) {
+        let Some(ends) = self.emptying.push(whose, end) else {
             return;
         };
         let policy = Policy {
@@ -232,14 +241,13 @@ impl Workers {
         let report = self.reporter();
         // Without another one it waits for those that there are.
         self.threads.start_soon("take-away", move || {
-            fill::serve(jobs, &policy, &report);
+            for end in ends {
+                match end {
+                    End::Empty(job) => fill::serve([job], &policy, &report),
+                    End::Close(slab) => drop(slab.discard()),
+                }
+            }
         });
-    }
-
-    /// Closes a slab, which takes its mount down.
-    pub(super) fn discard(&self, slab: Slab) {
-        let discard = move || drop(slab.discard());
-        self.threads.start_soon("take-away", discard);
     }
 
     /// What a worker does with its results.

@@ -1,11 +1,12 @@
 //! What each user is to be charged, counted without the machine: everything that left, until no
-//! process can reach it and as many slabs of its class were filled for its user as that user's came back before.
+//! process can reach it and a slab of its class was filled in its user's turn, or in that of one that has nothing that
+//! waits.
 
 use crate::lease::quota::Account;
 use crate::lease::{Serial, Whose};
 use crate::store::Key;
 use crate::store::slab::SlabId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that is charged.
 #[derive(Debug, Clone)]
@@ -14,23 +15,17 @@ struct Entry {
     whose: Whose,
     key: Key,
     bytes: u64,
-    /// Its place among its user's returns of its class.
-    returned: Option<u64>,
-}
-
-/// A user's returns of a class, and slabs that took their places.
-#[derive(Debug, Clone, Copy, Default)]
-struct Class {
-    returned: u64,
-    replaced: u64,
+    /// Whether it is on its way back, and another is to take its place.
+    is_back: bool,
 }
 
 /// The books.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Books {
     entries: BTreeMap<SlabId, Entry>,
-    settled_by: BTreeMap<(Key, Whose), Class>,
-    /// Out of reach, and not replaced yet.
+    /// Slabs that took the places of a user's that it can still reach.
+    replaced: BTreeMap<(Key, Whose), usize>,
+    /// Out of reach, and not replaced yet; the oldest first.
     owed: Vec<Entry>,
     /// Bytes that were given on each account of a class since a slab of it last became clean.
     since_clean: BTreeMap<(Account, Key), u64>,
@@ -39,7 +34,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// A slab is taken out for a user that has limits.
+    /// A slab is taken out for a user; for one without limits on no account.
     pub(super) fn took(
         &mut self,
         slab: SlabId,
@@ -47,15 +42,12 @@ impl Books {
         key: Key,
         bytes: u64,
     ) {
-        if accounts.is_empty() {
-            return;
-        }
         let entry = Entry {
             accounts,
             whose,
             key,
             bytes,
-            returned: None,
+            is_back: false,
         };
         self.entries.insert(slab, entry);
     }
@@ -87,17 +79,12 @@ impl Books {
         let Some((accounts, whose)) = self.leases.get(&serial).cloned() else {
             return;
         };
-        if accounts.is_empty() {
-            return;
-        }
-        let class = self.settled_by.entry((key, whose)).or_default();
-        class.returned += 1;
         self.owed.push(Entry {
             accounts,
             whose,
             key,
             bytes,
-            returned: Some(class.returned),
+            is_back: true,
         });
     }
 
@@ -117,23 +104,16 @@ impl Books {
     }
 
     /// A slab is on its way back.
-    pub(super) fn came_back(&mut self, slab: SlabId, key: Key) {
+    pub(super) fn came_back(&mut self, slab: SlabId) {
         if let Some(entry) = self.entries.get_mut(&slab) {
-            let class = self.settled_by.entry((key, entry.whose)).or_default();
-            class.returned += 1;
-            entry.returned = Some(class.returned);
+            entry.is_back = true;
         }
     }
 
     /// It is zeroed in place: none is to take its place, unless that fails.
     pub(super) fn is_being_zeroed(&mut self, slab: SlabId) {
-        let Some(entry) = self.entries.get_mut(&slab) else {
-            return;
-        };
-        if entry.returned.take().is_some()
-            && let Some(class) = self.settled_by.get_mut(&(entry.key, entry.whose))
-        {
-            class.returned -= 1;
+        if let Some(entry) = self.entries.get_mut(&slab) {
+            entry.is_back = false;
         }
     }
 
@@ -142,31 +122,51 @@ impl Books {
         let Some(entry) = self.entries.remove(&slab) else {
             return;
         };
-        if !is_credited {
+        let replaced = self.replaced.entry((entry.key, entry.whose)).or_default();
+        if entry.is_back && *replaced > 0 {
+            *replaced -= 1;
+        } else if !is_credited {
             self.owed.push(entry);
         }
-        self.settle();
+    }
+
+    /// Slabs that a user gave back and can still reach.
+    fn reachable(&self, key: Key, whose: Whose) -> usize {
+        let back = self.entries.values().filter(|entry| entry.is_back);
+        back.filter(|entry| (entry.key, entry.whose) == (key, whose))
+            .count()
     }
 
     /// A slab of a class is clean, in a user's turn.
     pub(super) fn clean(&mut self, key: Key, whose: Option<Whose>) {
-        if let Some(class) = whose.and_then(|whose| self.settled_by.get_mut(&(key, whose))) {
-            class.replaced = (class.replaced + 1).min(class.returned);
-        }
         self.since_clean.retain(|(_, class), _| *class != key);
-        self.settle();
+        let Some(whose) = whose else { return };
+        let of_class = |entry: &Entry| entry.key == key;
+        let own = self
+            .owed
+            .iter()
+            .position(|entry| of_class(entry) && entry.whose == whose);
+        if let Some(oldest) = own.or_else(|| self.owed.iter().position(of_class)) {
+            self.owed.remove(oldest);
+            return;
+        }
+        let reachable = self.reachable(key, whose);
+        let replaced = self.replaced.entry((key, whose)).or_default();
+        *replaced = reachable.min(*replaced + 1);
     }
 
     /// A class lacks nothing.
     pub(super) fn full(&mut self, key: Key) {
-        for (_, class) in self
-            .settled_by
-            .range_mut((key, Whose::FIRST)..=(key, Whose::LAST))
-        {
-            class.replaced = class.returned;
-        }
         self.since_clean.retain(|(_, class), _| *class != key);
-        self.settle();
+        self.owed.retain(|entry| entry.key != key);
+        self.replaced.retain(|(class, _), _| *class != key);
+        for entry in self
+            .entries
+            .values()
+            .filter(|entry| entry.is_back && entry.key == key)
+        {
+            *self.replaced.entry((key, entry.whose)).or_default() += 1;
+        }
     }
 
     /// Nothing is filled any more.
@@ -175,24 +175,24 @@ impl Books {
         self.since_clean.clear();
     }
 
-    fn settle(&mut self) {
-        let settled_by = &self.settled_by;
-        self.owed.retain(|entry| {
-            let class = settled_by.get(&(entry.key, entry.whose));
-            let class = class.copied().unwrap_or_default();
-            entry
-                .returned
-                .is_some_and(|returned| returned > class.replaced)
+    /// Users for whom slabs of a class are to be filled yet.
+    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = Whose> {
+        let back = self
+            .entries
+            .values()
+            .filter(move |entry| entry.is_back && entry.key == key);
+        let users: BTreeSet<_> = back.map(|entry| entry.whose).collect();
+        let reached = users.into_iter().filter(move |whose| {
+            let replaced = self.replaced.get(&(key, *whose)).copied().unwrap_or(0);
+            self.reachable(key, *whose) > replaced
         });
+        reached.chain(self.waiting(key))
     }
 
-    /// Users with limits for whom slabs of a class are to be filled yet.
-    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = Whose> {
-        let of_class = self
-            .settled_by
-            .range((key, Whose::FIRST)..=(key, Whose::LAST));
-        let owed = of_class.filter(|(_, class)| class.replaced < class.returned);
-        owed.map(|((_, whose), _)| *whose)
+    /// Users with slabs of a class that none can reach any more, and that wait for clean ones.
+    pub(super) fn waiting(&self, key: Key) -> impl Iterator<Item = Whose> {
+        let owed = self.owed.iter().filter(move |entry| entry.key == key);
+        owed.map(|entry| entry.whose)
     }
 
     /// What is to be charged to an account.
@@ -217,6 +217,6 @@ impl Books {
     pub(super) fn restarted(&mut self) {
         self.entries.clear();
         self.owed.clear();
-        self.settled_by.clear();
+        self.replaced.clear();
     }
 }

@@ -145,17 +145,26 @@ impl Life {
     /// the largest.
     pub(super) fn is_in_turn(&mut self, slab: SlabId, key: Key) {
         let turn = self.machine.fills.turn(slab);
-        let mut waiting = BTreeSet::new();
+        let mut credited = self.books.waiting(key).peekable();
+        if self.machine.core.slabs.trouble_of(key).is_some() && credited.peek().is_some() {
+            assert!(
+                credited.any(|whose| turn == Some(whose)),
+                "pages are lacking, and {turn:?} has those of one that waits"
+            );
+        }
+        drop(credited);
+        let (mut waiting, node) = (BTreeSet::new(), key.node);
         for row in self.machine.core.slabs.rows() {
             let lacks =
                 row.clean_slabs + row.filling_slabs + row.allocated_slabs + row.unknown_slabs
                     < row.wanted_slabs;
-            if row.node == key.node && lacks && row.trouble.is_none() {
-                let key = Key {
-                    page: row.page,
-                    node: row.node,
-                    bytes: row.size_class_bytes,
-                };
+            let key = Key {
+                page: row.page,
+                node: row.node,
+                bytes: row.size_class_bytes,
+            };
+            let is_short = row.trouble.is_some() || self.machine.fills.is_short(key);
+            if row.node == node && lacks && !is_short {
                 waiting.extend(self.books.owed(key));
             }
         }

@@ -40,7 +40,7 @@ impl Life {
     /// A lease that lasts ends: its slab is on its way back, or was never found.
     pub(super) fn ends(&mut self, serial: Serial) {
         if let Some(lease) = self.machine.leases().get(serial).cloned() {
-            self.books.came_back(lease.slab, lease.key);
+            self.books.came_back(lease.slab);
             if !lease.has_memory {
                 self.books.out_of_reach(lease.slab, !self.filling_is_on);
             }
@@ -88,7 +88,7 @@ impl Life {
                     inode.bytes = bytes;
                 }
                 if fails {
-                    self.books.came_back(slab, key);
+                    self.books.came_back(slab);
                     let why = NotGrown::Failed("it cannot be made longer".into());
                     return Some(Event::NotGrown { slab, why });
                 }
@@ -150,7 +150,7 @@ impl Life {
             }
             Action::EmptyAgain { slab, .. } => self.begin(slab, Task::EmptyAgain),
             Action::Discard(slab) => self.begin(slab, Task::Discard),
-            Action::Forget(slab) => {
+            Action::Forget { slab, .. } => {
                 self.books.out_of_reach(slab, !self.filling_is_on);
                 self.close(slab);
             }
@@ -409,7 +409,7 @@ impl Life {
             return;
         }
         if error.is_some() {
-            self.books.came_back(slab, key);
+            self.books.came_back(slab);
         }
         self.happens(Event::ToppedUp { slab, error });
     }
@@ -429,7 +429,7 @@ impl Life {
             inode.given_to.clear();
             self.books.out_of_reach(slab, true);
         } else {
-            self.books.came_back(slab, key);
+            self.books.came_back(slab);
         }
         self.happens(Event::Zeroed { slab, is_clean });
         if is_clean {

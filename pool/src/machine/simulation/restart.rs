@@ -124,7 +124,7 @@ impl Life {
                 self.books.found(serial, slab, record.key(), record.bytes);
             }
             match restored {
-                Restored::Ended(Some(slab)) => self.books.came_back(slab, record.key()),
+                Restored::Ended(Some(slab)) => self.books.came_back(slab),
                 Restored::Ended(None) => self.books.owes(serial, record.key(), record.bytes),
                 Restored::Whole(_) | Restored::Unknown => {}
             }

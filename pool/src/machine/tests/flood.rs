@@ -7,15 +7,26 @@ const OTHER: u32 = 1001;
 
 /// Has a user take once, and give back; whether it got memory.
 fn take_and_give(machine: &mut Machine, now: Now, user: u32, bytes: u64) -> bool {
+    take_and_keep(machine, now, user, bytes, 0).is_some()
+}
+
+/// Has a user take once, and give back all but what it has pinned; its slab, if it got one.
+fn take_and_keep(
+    machine: &mut Machine,
+    now: Now,
+    user: u32,
+    bytes: u64,
+    pinned_bytes: u64,
+) -> Option<SlabId> {
     let actions = machine.step(now, request(user, take(bytes, 0)));
     let [Action::Allocate(allocation)] = actions.as_slice() else {
-        return false;
+        return None;
     };
     let (slab, serial) = (allocation.slab, allocation.record.serial);
     machine.step(now, Event::Allocated(serial));
     machine.step(now, Event::PipeClosed(serial));
-    machine.step(now, emptied(slab, 0));
-    true
+    machine.step(now, emptied(slab, pinned_bytes));
+    Some(slab)
 }
 
 fn fill_one(machine: &mut Machine, now: Now) {
@@ -23,15 +34,14 @@ fn fill_one(machine: &mut Machine, now: Now) {
     machine.step(now, Event::Filled { slab, error: None });
 }
 
-/// How often the other user gets memory while so many slabs are filled, beside a flood for slabs of so many bytes.
-fn takes_beside_a_flood(classes: &[(u64, u32)], flood: u64, other: u64, fills: usize) -> usize {
+/// A machine whose slabs are all clean, for two users with so many bytes.
+fn with_users(classes: &[(u64, u32)], flood: u64, other: u64) -> (Machine, Now) {
     let now = Now {
         instant: Instant::now(),
         wall_ms: 0,
     };
     let quota = format!(
-        "[[quota]]\nuid = {FLOOD}\nbytes = {}\n[[quota]]\nuid = {OTHER}\nbytes = {other}\n",
-        3 * flood
+        "[[quota]]\nuid = {FLOOD}\nbytes = {flood}\n[[quota]]\nuid = {OTHER}\nbytes = {other}\n"
     );
     let config = crate::config::Config::parse(std::path::Path::new("test"), &quota).unwrap();
     let specs = classes.iter().map(|(bytes, wanted)| Spec {
@@ -50,6 +60,12 @@ fn takes_beside_a_flood(classes: &[(u64, u32)], flood: u64, other: u64, fills: u
     while machine.core.slabs.filling().next().is_some() {
         fill_one(&mut machine, now);
     }
+    (machine, now)
+}
+
+/// How often the other user gets memory while so many slabs are filled, beside a flood for slabs of so many bytes.
+fn takes_beside_a_flood(classes: &[(u64, u32)], flood: u64, other: u64, fills: usize) -> usize {
+    let (mut machine, now) = with_users(classes, 3 * flood, other);
     let mut takes = 0;
     for _ in 0..fills {
         while take_and_give(&mut machine, now, FLOOD, flood) {}
@@ -67,6 +83,37 @@ fn a_user_that_takes_and_gives_makes_itself_wait() {
     // Of one class: half of what is filled.
     let takes = takes_beside_a_flood(&[(BYTES, 4)], BYTES, BYTES, 60);
     assert!(takes >= 29, "{takes} of 60");
+}
+
+/// Those that a user has pinned are never replaced, for lack of pages: what another gives back is, in whosever turn.
+#[test]
+fn a_user_whose_slabs_cannot_be_emptied_has_none_filled_with_pages_of_another() {
+    let (mut machine, mut now) = with_users(&[(BYTES, 4)], 3 * BYTES, BYTES);
+    let pinned = [(); 3].map(|()| take_and_keep(&mut machine, now, FLOOD, BYTES, BYTES).unwrap());
+    for round in 0..20 {
+        assert!(
+            take_and_give(&mut machine, now, OTHER, BYTES),
+            "in round {round}"
+        );
+        // What was begun before those pages were there cannot be filled, and then again with what it gave back.
+        for error in [Some("no pages"), None, Some("no pages")] {
+            let Some(slab) = machine.core.slabs.filling().next() else {
+                panic!("one is lacking");
+            };
+            let error = error.map(str::to_owned);
+            machine.step(now, Event::Filled { slab, error });
+            now.instant += RETRY_AFTER;
+            machine.step(now, Event::Tick(Seen::default()));
+        }
+    }
+    for slab in pinned {
+        machine.step(now, look(slab, 0, false));
+    }
+    while machine.core.slabs.filling().next().is_some() {
+        fill_one(&mut machine, now);
+        machine.step(now, Event::Tick(Seen::default()));
+    }
+    assert!((0..3).all(|_| take_and_keep(&mut machine, now, FLOOD, BYTES, 0).is_some()));
 }
 
 #[test]
