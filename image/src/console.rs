@@ -2,6 +2,8 @@
 //! Every line has the tick of the moment that it describes.
 
 use core::fmt;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
 use firstlight::clock::Frequency;
 use firstlight_image::json::{self, EVENT_BYTES, Outgoing};
@@ -17,6 +19,7 @@ use spin::{Mutex, MutexGuard};
 use crate::arch::frame_buffer::FrameBuffer;
 use crate::arch::serial::Port;
 use crate::arch::{boot_protocol, relax, ticks};
+use crate::end::own;
 
 /// Attempts to lock the console before a dying CPU breaks the lock.
 const PATIENCE: u32 = 1_000_000;
@@ -54,6 +57,9 @@ static CONSOLE: Mutex<Console> = Mutex::new(Console {
     kept: Kept::new(),
     keeps: false,
 });
+
+/// What [`own`] is on the CPU that sends to a port now; 0 while none does.
+static SENDING: AtomicU64 = AtomicU64::new(0);
 
 /// The target of the macros of the crate `log`.
 struct Logger;
@@ -151,7 +157,13 @@ pub(crate) fn seize() -> &'static mut Console {
     loop {
         for _ in 0..PATIENCE {
             if let Some(console) = CONSOLE.try_lock() {
-                return MutexGuard::leak(console);
+                let console = MutexGuard::leak(console);
+                // Registers in memory may be a fault: then the rest of the way out is without that port.
+                let in_memory = cfg!(not(target_arch = "x86_64"));
+                if in_memory && SENDING.load(Relaxed) == own() {
+                    console.ports.as_mut().map(|ports| ports.log.take());
+                }
+                return console;
             }
             relax();
         }
@@ -167,7 +179,7 @@ pub(crate) fn rubbish() {
     if let Some(ports) = &mut console.ports {
         let bytes = b"\x00\xff{\"event\":\x1b[2J}}} \xfe\xfd\n{\"event\":\"phase\",\"name\":7}\n";
         for port in [&mut ports.log, &mut ports.events].into_iter().flatten() {
-            port.send(bytes);
+            send(port, &[bytes]);
         }
     }
 }
@@ -273,6 +285,15 @@ impl Console {
     }
 }
 
+/// Sends to one of the ports.
+fn send(port: &mut Port, parts: &[&[u8]]) {
+    SENDING.store(own(), Relaxed);
+    for part in parts {
+        port.send(part);
+    }
+    SENDING.store(0, Relaxed);
+}
+
 impl Ports {
     fn open() -> Self {
         Self {
@@ -304,9 +325,7 @@ impl Ports {
             screen.line(text);
         }
         let Some(port) = &mut self.log else { return };
-        port.send(stamp.as_bytes());
-        port.send(text.as_bytes());
-        port.send(b"\r\n");
+        send(port, &[stamp.as_bytes(), text.as_bytes(), b"\r\n"]);
     }
 
     // Not inlined: fault stacks are too small for its buffer in every caller.
@@ -319,11 +338,8 @@ impl Ports {
             kept.push(event, line);
         }
         match (&mut self.events, &mut self.log) {
-            (Some(port), _) => port.send(line),
-            (None, Some(port)) => {
-                port.send(MARK.as_bytes());
-                port.send(line);
-            }
+            (Some(port), _) => send(port, &[line]),
+            (None, Some(port)) => send(port, &[MARK.as_bytes(), line]),
             (None, None) => {}
         }
     }

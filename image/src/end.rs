@@ -79,7 +79,7 @@ pub(crate) fn is_reported_elsewhere() -> bool {
 }
 
 /// What is stored for this CPU, from the processor: a dying CPU's own memory may be damaged.
-fn own() -> u64 {
+pub(crate) fn own() -> u64 {
     arch::cpus::own_id().wrapping_add(1).max(1)
 }
 

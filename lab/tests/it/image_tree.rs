@@ -9,6 +9,7 @@ use crate::common::tree;
 
 use firstlight_lab::boot::events::{Event, Events, Outcome};
 use firstlight_lab::boot::{self, Processor, Unwatched};
+use firstlight_wire::marker;
 use here::is_here;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,12 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicUsize;
 use tree::{place, property, region};
 
-const QEMU: &str = "qemu-system-aarch64";
+pub(crate) const QEMU: &str = "qemu-system-aarch64";
 /// Where the instructions, the image and the tree lie, in the first 256 MiB of memory.
 const MEMORY: u64 = 0x4000_0000;
 const CODE: u64 = MEMORY + 0x400_0000;
-const IMAGE: u64 = MEMORY + 0x20_0000;
-const TREE: u64 = MEMORY + 0x800_0000;
+pub(crate) const IMAGE: u64 = MEMORY + 0x20_0000;
+pub(crate) const TREE: u64 = MEMORY + 0x800_0000;
 const MEMORY_BYTES: u64 = 256 << 20;
 
 /// A tree as QEMU makes it: of one CPU and 2 GiB of memory.
@@ -46,7 +47,7 @@ fn image() -> &'static Path {
 }
 
 /// What jumps to the image: ldr x0, 16 bytes on; ldr x1, 20 bytes on; br x1; nop; the two values.
-const JUMP: [u32; 4] = [0x5800_0080, 0x5800_00a1, 0xd61f_0020, 0xd503_201f];
+pub(crate) const JUMP: [u32; 4] = [0x5800_0080, 0x5800_00a1, 0xd61f_0020, 0xd503_201f];
 
 /// Boots with `tree` in memory and its address said to be `at`; the outcome and the log.
 fn boot_at(tree: &[u8], at: u64) -> (Outcome, String) {
@@ -55,7 +56,9 @@ fn boot_at(tree: &[u8], at: u64) -> (Outcome, String) {
 
 /// [`boot_at`] on a board where `code`, which ends as [`JUMP`], comes first.
 fn boot_on(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Outcome, String) {
-    let (status, log, what) = start(board, code, tree, at);
+    let Ended {
+        status, log, what, ..
+    } = start(board, code, tree, at);
     let events = Events::read(b"", log.as_bytes());
     assert!(events.rubbish.is_none(), "{:?}\n{log}", events.rubbish);
     let outcome = events
@@ -67,8 +70,28 @@ fn boot_on(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Outcome, String)
     (outcome, log)
 }
 
-/// Boots so, whatever comes of it: the status of the end, the log, and what QEMU said.
-fn start(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Option<i32>, String, String) {
+/// What came of a boot.
+pub(crate) struct Ended {
+    pub(crate) status: Option<i32>,
+    pub(crate) log: String,
+    /// What QEMU said.
+    what: String,
+    markers: Vec<u8>,
+}
+
+/// Boots so, whatever comes of it.
+fn start(board: &str, code: &[u32], tree: &[u8], at: u64) -> Ended {
+    boot([board, "256M"], code, &[(TREE, tree)], [at, IMAGE])
+}
+
+/// Boots a board with so much memory and what it holds at which addresses; what is handed over, and where the image is
+/// entered.
+pub(crate) fn boot(
+    [board, memory]: [&str; 2],
+    code: &[u32],
+    contents: &[(u64, &[u8])],
+    values: [u64; 2],
+) -> Ended {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -76,13 +99,14 @@ fn start(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Option<i32>, Strin
         path.display().to_string()
     };
     let mut code: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
-    code.extend([at, IMAGE].map(u64::to_le_bytes).concat());
+    code.extend(values.map(u64::to_le_bytes).concat());
     let loaded = |path: String, at: u64, more: &str| {
         format!("loader,file={path},addr={at:#x},force-raw=on{more}")
     };
-    let log = folder.path().join("log");
+    let [log, markers] = ["log", "markers"].map(|name| folder.path().join(name));
+    let to = |name: &str, path: &Path| format!("file,id={name},path={}", path.display());
     let output = Command::new("timeout")
-        .args(["60", QEMU, "-machine", board, "-cpu", "max", "-m", "256M"])
+        .args(["60", QEMU, "-machine", board, "-cpu", "max", "-m", memory])
         .args([
             "-display",
             "none",
@@ -91,20 +115,26 @@ fn start(board: &str, code: &[u32], tree: &[u8], at: u64) -> (Option<i32>, Strin
             "-nodefaults",
             "-no-reboot",
         ])
-        .args(["-chardev", &format!("file,id=log,path={}", log.display())])
-        .args(["-serial", "chardev:log", "-chardev", "null,id=markers"])
+        .args(["-chardev", &to("log", &log), "-serial", "chardev:log"])
+        .args(["-chardev", &to("markers", &markers)])
         .args([
             "-semihosting-config",
             "enable=on,target=native,chardev=markers",
         ])
         .args(["-device", &loaded(image().display().to_string(), IMAGE, "")])
-        .args(["-device", &loaded(file("tree", tree), TREE, "")])
+        .args(contents.iter().flat_map(|(at, bytes)| {
+            let path = file(&format!("{at:x}"), bytes);
+            ["-device".to_owned(), loaded(path, *at, "")]
+        }))
         .args(["-device", &loaded(file("code", &code), CODE, ",cpu-num=0")])
         .output()
         .unwrap();
-    let log = String::from_utf8_lossy(&fs::read(log).unwrap()).into_owned();
-    let what = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), log, what)
+    Ended {
+        status: output.status.code(),
+        log: String::from_utf8_lossy(&fs::read(log).unwrap()).into_owned(),
+        what: String::from_utf8_lossy(&output.stderr).into_owned(),
+        markers: fs::read(markers).unwrap(),
+    }
 }
 
 #[test]
@@ -208,11 +238,7 @@ fn registers_where_none_can_be_are_refused() {
     let image_end = IMAGE + fs::metadata(image()).unwrap().len();
     let nothing = MEMORY + (1 << 30);
     for at in [IMAGE, image_end & !0xfff, nothing, nothing - 0x800] {
-        let mut tree = good();
-        region(&mut tree, b"\0\0\0\x01pl011@9000000\0", at, 0x1000);
-        let (status, log, what) = start("virt", &JUMP, &tree, TREE);
-        let ok = Some(Outcome::Ok.exit_status());
-        assert_eq!((status, log.as_str()), (ok, ""), "{at:#x} {what}");
+        without_log("virt", at, 0x1000, Outcome::Ok);
     }
     for at in [IMAGE, nothing, 1 << 33, MEMORY - 0x100] {
         let mut tree = good();
@@ -256,4 +282,68 @@ fn a_loader_at_el2_may_leave_its_settings() {
         let is_real = ticks.len() > 3 && ticks.is_sorted() && ticks.iter().all(|at| at >> 40 == 0);
         assert!(is_real, "{count} {ticks:?}\n{log}");
     }
+}
+
+/// Boots with its serial port elsewhere: the log is empty, and the end is clear.
+fn without_log(board: &str, at: u64, bytes: u64, outcome: Outcome) -> Vec<u8> {
+    let mut tree = good();
+    region(&mut tree, b"\0\0\0\x01pl011@9000000\0", at, bytes);
+    let ended = start(board, &JUMP, &tree, TREE);
+    let expected = (Some(outcome.exit_status()), "");
+    let what = format!("{at:#x} {} {:x?}", ended.what, ended.markers);
+    assert_eq!((ended.status, ended.log.as_str()), expected, "{what}");
+    ended.markers
+}
+
+/// A port that is too short, not aligned, never ready, or a fault: the run ends as if there were none, or by that one fault.
+#[test]
+fn a_serial_port_that_takes_nothing_does_not_keep_the_run() {
+    if !is_here(QEMU) {
+        return;
+    }
+    // A function that is not there reads as ones in the configuration space of PCI.
+    let ones = 0x3f00_0000 + (31 << 15);
+    for (board, at, bytes) in [
+        ("virt", 0x900_0000, 0x10),
+        ("virt", 0x900_0002, 0x1000),
+        ("virt,highmem=off", ones, 0x1000),
+    ] {
+        without_log(board, at, bytes, Outcome::Ok);
+    }
+    let markers = without_log("virt", 0xb00_0000, 0x1000, Outcome::Fault);
+    let faults = markers.iter().filter(|byte| **byte == marker::FAULT);
+    assert_eq!(faults.count(), 1, "{markers:x?}");
+}
+
+/// At EL1 code may run on another stack pointer, or not where it may be written.
+#[test]
+fn a_loader_at_el1_may_leave_its_settings() {
+    if !is_here(QEMU) {
+        return;
+    }
+    // mrs x2, sctlr_el1; orr x2, x2, WXN; msr sctlr_el1, x2; isb.
+    let never_both = [0xd538_1002, 0xb26d_0042, 0xd518_1002, 0xd503_3fdf];
+    // msr spsel, 0.
+    let of_el0 = [0xd500_40bf];
+    for settings in [&never_both[..], &of_el0] {
+        let code = [settings, &JUMP[..]].concat();
+        let (outcome, log) = boot_on("virt", &code, &good(), TREE);
+        assert_eq!(outcome, Outcome::Ok, "{settings:x?}\n{log}");
+    }
+}
+
+/// The image itself left EL2: a call to there is answered, no CPU waits for it.
+#[test]
+fn firmware_that_is_not_there_refuses_calls() {
+    if !is_here(QEMU) {
+        return;
+    }
+    let mut tree = good();
+    place(&tree, b"hvc\0");
+    let at = property(&tree, b"cpu@0\0", b"reg\0");
+    tree[at + 3] = 7;
+    let (outcome, log) = boot_on("virt,virtualization=on", &JUMP, &tree, TREE);
+    assert_eq!(outcome, Outcome::Ok, "{log}");
+    let refused = "CPU with id 0x7 not started: PSCI refuses with -1";
+    assert!(log.contains(refused), "{log}");
 }

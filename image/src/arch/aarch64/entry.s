@@ -118,8 +118,8 @@ uefi_cpu:
     mov x0, x20
     bl map_by_uefi
 
-    // Firmware's translation ends. From here on to ours memory is only read for instructions, which
-    // the loader has put there for all to see.
+    // Firmware's translation ends. From here on to ours memory is only read, for instructions and the values
+    // beside them, past the caches: the loader has cleaned them out of the caches (to the point of coherency).
     ldr x1, =0x30d00800             // bits that are always one, no translation
     dsb sy
     mrs x2, CurrentEL
@@ -187,7 +187,10 @@ enter_el1:
     cmp x1, #8
     b.ne 1f
     mov x1, #(1 << 31)              // EL1 is AArch64; EL2 has no tables of two halves (E2H)
-    msr hcr_el2, x1
+    mrs x2, s3_0_c0_c7_4            // id_aa64mmfr4_el1: without E2H0 the bit must be set
+    tbz x2, #27, 2f
+    orr x1, x1, #(1 << 34)
+2:  msr hcr_el2, x1
     isb                             // what the registers below are depends on it
     mrs x1, hcr_el2
     mov x2, #3                      // its counter and timer are not trapped
@@ -198,6 +201,27 @@ enter_el1:
 2:  msr cnthctl_el2, x2
     msr cntvoff_el2, xzr
     msr cptr_el2, x3
+
+    // What else may trap EL1 is unknown after a reset; where these are, firmware lets EL2 write them.
+    msr vttbr_el2, xzr
+    mrs x1, mdcr_el2
+    and x1, x1, #0x1f               // how many event counters EL1 has (HPMN)
+    msr mdcr_el2, x1
+    mrs x1, id_aa64mmfr0_el1
+    ubfx x1, x1, #56, #4            // fine-grained traps (FGT)
+    cbz x1, 2f
+    msr s3_4_c1_c1_4, xzr           // hfgrtr_el2, hfgwtr_el2, hfgitr_el2
+    msr s3_4_c1_c1_5, xzr
+    msr s3_4_c1_c1_6, xzr
+    msr s3_4_c3_c1_4, xzr           // hdfgrtr_el2, hdfgwtr_el2
+    msr s3_4_c3_c1_5, xzr
+2:  mrs x1, id_aa64mmfr1_el1
+    ubfx x1, x1, #40, #4
+    cbz x1, 2f
+    msr s3_4_c1_c2_2, xzr           // hcrx_el2
+2:  adrp x1, el2_vectors            // a call to it is answered
+    add x1, x1, :lo12:el2_vectors
+    msr vbar_el2, x1
     mrs x1, midr_el1                // what EL1 reads as its own ids
     msr vpidr_el2, x1
     mrs x1, mpidr_el1
@@ -213,7 +237,25 @@ enter_el1:
     msr elr_el2, x30
     isb
     eret
-1:  ret
+1:  msr spsel, #1                   // whatever a loader at EL1 left
+    ldr x1, =0x30d00800
+    msr sctlr_el1, x1
+    isb
+    ret
+
+// ---- What is left at EL2: where tables name HVC for calls to firmware, which is not there, each is
+// not supported.
+    .balign 2048
+el2_vectors:
+    .skip 0x400
+    msr tpidr_el2, x1               // from EL1, synchronous
+    mrs x1, esr_el2
+    lsr x1, x1, #26
+    cmp x1, #0x16                   // HVC
+    mrs x1, tpidr_el2
+2:  b.ne 2b
+    mov x0, #-1
+    eret
 
 // ---- Translation, caches, vector registers, vectors.
 translate:

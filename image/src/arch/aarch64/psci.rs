@@ -19,8 +19,12 @@ pub(super) fn is_there() -> bool {
 /// # Safety
 /// `entry` is code for a CPU that starts, and can use `context`.
 pub(in crate::arch) unsafe fn cpu_on(id: u64, entry: u64, context: u64) -> Result<(), i64> {
-    // SAFETY: the caller's promise.
-    match unsafe { call(CPU_ON, [id, entry, context]) } {
+    // SAFETY: a barrier; then the caller's promise. What the other CPU reads is written before it starts.
+    let code = unsafe {
+        asm!("dsb ishst", options(nostack, preserves_flags));
+        call(CPU_ON, [id, entry, context])
+    };
+    match code {
         0 => Ok(()),
         code => Err(code),
     }

@@ -8,18 +8,19 @@ use firstlight_image::virtio::pci::Region;
 use super::device::{Window, window};
 use crate::firmware;
 
-/// Registers of a PL011.
+/// What is sent goes there in both.
 const DATA: u32 = 0;
+/// Of a PL011.
 const FLAGS: u32 = 0x18;
 const FLAG_FULL: u32 = 1 << 5;
-/// Those that are used.
-const PL011_BYTES: u32 = 0x20;
 
-/// Registers of a 16550, and how many it has.
-const TRANSMIT: u32 = 0;
+/// Of a 16550, and how many it has.
 const LINE_STATUS: u32 = 5;
 const EMPTY: u32 = 1 << 5;
 const REGISTERS: u32 = 8;
+
+/// Looks at a port that takes no byte before it is given up: longer than a byte takes at a rate of 9600.
+const PATIENCE: u32 = 1 << 20;
 
 /// What the tree calls it.
 pub(crate) const COMPATIBLE: [&str; 1] = ["arm,pl011"];
@@ -34,6 +35,8 @@ pub(crate) struct Port {
     window: Window,
     /// The 16550, if it is one.
     uart: Option<SerialPort>,
+    /// Whether it was not ready for so long that nothing is sent any more.
+    is_stuck: bool,
 }
 
 impl Port {
@@ -43,19 +46,27 @@ impl Port {
             firmware::Port::Tree(region) => (region, None),
             firmware::Port::Usual => (USUAL, None),
             firmware::Port::Acpi(port) => {
-                let is_uart = port.kind == SerialKind::Uart16550;
-                let bytes = match is_uart {
-                    true => REGISTERS * u32::from(port.stride),
-                    false => PL011_BYTES,
-                };
+                let uart = (port.kind == SerialKind::Uart16550).then_some(port);
                 let address = port.address;
-                (Region { address, bytes }, is_uart.then_some(port))
+                let bytes = uart.map_or(FLAGS + 4, |uart| REGISTERS * u32::from(uart.stride));
+                (Region { address, bytes }, uart)
             }
         };
+        let width = uart.map_or(4, |uart| uart.width);
+        if region.bytes < FLAGS + 4 && uart.is_none()
+            || !region.address.is_multiple_of(width.into())
+        {
+            // What is read there are ones: a port that is never ready.
+            return None;
+        }
         // SAFETY: tree or ACPI have registers there. The console's lock is held while a port is
         // opened, and it opens this one once.
         let window = unsafe { window(region) }?;
-        Some(Self { window, uart })
+        Some(Self {
+            window,
+            uart,
+            is_stuck: false,
+        })
     }
 
     /// There is no other: events are marked lines of the log.
@@ -63,31 +74,40 @@ impl Port {
         None
     }
 
-    /// Sends all of `bytes`.
+    /// Sends all of `bytes`, unless the port takes no more.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        let Self { window, uart } = self;
         for byte in bytes {
-            let Some(uart) = *uart else {
-                while window.read32(FLAGS) & FLAG_FULL != 0 {
-                    super::relax();
-                }
-                window.write32(DATA, (*byte).into());
-                continue;
-            };
-            let at = |register: u32| register * u32::from(uart.stride);
-            let status = |window: &Window| match uart.width {
-                1 => window.read8(at(LINE_STATUS)).into(),
-                2 => window.read16(at(LINE_STATUS)).into(),
-                _ => window.read32(at(LINE_STATUS)),
-            };
-            while status(window) & EMPTY == 0 {
-                super::relax();
+            if self.is_stuck {
+                return;
             }
-            match uart.width {
-                1 => window.write8(at(TRANSMIT), *byte),
-                2 => window.write16(at(TRANSMIT), (*byte).into()),
-                _ => window.write32(at(TRANSMIT), (*byte).into()),
+            self.is_stuck = !(0..PATIENCE).any(|_| self.is_ready());
+            let window = &mut self.window;
+            match self.uart.map(|uart| uart.width) {
+                Some(1) => window.write8(DATA, *byte),
+                Some(2) => window.write16(DATA, (*byte).into()),
+                _ => window.write32(DATA, (*byte).into()),
             }
         }
+    }
+
+    /// Whether it takes a byte now; if not, others may go on.
+    fn is_ready(&self) -> bool {
+        let Self { window, uart, .. } = self;
+        let is_ready = match uart {
+            None => window.read32(FLAGS) & FLAG_FULL == 0,
+            Some(uart) => {
+                let at = LINE_STATUS * u32::from(uart.stride);
+                let status = match uart.width {
+                    1 => window.read8(at).into(),
+                    2 => window.read16(at).into(),
+                    _ => window.read32(at),
+                };
+                status & EMPTY != 0
+            }
+        };
+        if !is_ready {
+            super::relax();
+        }
+        is_ready
     }
 }
