@@ -299,7 +299,7 @@ fn map_memory(
     };
     let wanted = map.memory().chain(map.regions().iter().filter(acpi));
     let table = page_table();
-    direct.add(wanted.map(part(0, visible_end)), || early.allocate(&table))?;
+    direct.add_first(wanted.map(part(0, visible_end)), || early.allocate(&table))?;
     if let Some(uefi) = uefi {
         let below = PhysRange::new(0, limit).unwrap_or_default();
         let used = |is_cached| {

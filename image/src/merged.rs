@@ -13,11 +13,27 @@ use firstlight::map::MapEntry;
 const FREE: u32 = 7;
 const UNACCEPTED: u32 = 15;
 /// Memory of boot services, code and data.
-pub const BOOT_SERVICES: [u64; 2] = [3, 4];
+pub const BOOT_SERVICES: [u32; 2] = [3, 4];
 /// Memory that is firmware's for ever.
 const RESERVED: u32 = 0;
 /// Attributes that decide what an entry is.
 const DECIDING: u64 = MORE_RELIABLE | RUNTIME | SPECIAL_PURPOSE | WRITE_BACK;
+
+/// Whether what a descriptor has is memory that a processor may keep in its caches, where page tables say that. What
+/// firmware reserves may be another world's (TrustZone), whose memory not even a processor that looks ahead may read;
+/// memory that is unusable (8) fails when it is read; registers of devices (11, 12) have the attribute on some machines.
+///
+/// ```
+/// use firstlight::firmware::efi::{RUNTIME, WRITE_BACK};
+/// use firstlight_image::merged::is_cached;
+/// let cached = |kind| is_cached(kind, WRITE_BACK | RUNTIME);
+/// assert_eq!((0..16).filter(|kind| cached(*kind)).sum::<u32>(), (1..=7).sum::<u32>() + 9 + 10 + 14);
+/// assert!(!is_cached(7, 7));
+/// ```
+#[must_use]
+pub const fn is_cached(kind: u32, attributes: u64) -> bool {
+    attributes & WRITE_BACK != 0 && matches!(kind, 1..=7 | 9 | 10 | 14)
+}
 
 /// The entries of `descriptors`, with neighbours that are alike made one. What is doubtful is left
 /// as it is, to be reported. Memory of a special purpose keeps its borders, which are those of

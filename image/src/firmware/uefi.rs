@@ -13,7 +13,7 @@ use firstlight::firmware::efi;
 use firstlight::firmware::pvh::StartInfo;
 use firstlight::map::MapEntry;
 use firstlight::start::{BootSizes, BootSlots};
-use firstlight_image::merged::{BOOT_SERVICES, merged};
+use firstlight_image::merged::{BOOT_SERVICES, is_cached, merged};
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
 use firstlight_image::screen::CodeBuffers;
 use firstlight_wire::handover::{self, Handover, HandoverError, Screen, Storage, View};
@@ -112,13 +112,11 @@ impl Uefi {
                 let bytes = descriptor.get(at..)?.first_chunk()?;
                 Some(u64::from_le_bytes(*bytes))
             };
-            // The upper half of the first word is padding.
-            let kind = word(0)? & u64::from(u32::MAX);
+            let kind = u32::from_le_bytes(*descriptor.first_chunk()?);
             let attributes = word(32)?;
             let is_used = BOOT_SERVICES.contains(&kind) || attributes & efi::RUNTIME != 0;
             let range = || PhysRange::with_size(word(8)?, word(24)?.checked_mul(4096)?);
-            let is_cached = attributes & efi::WRITE_BACK != 0;
-            is_used.then(|| Some((range()?, is_cached)))?
+            is_used.then(|| Some((range()?, is_cached(kind, attributes))))?
         })
     }
 
@@ -294,8 +292,8 @@ extern "C" fn leave_there() -> ! {
         *asking = Some(outcome);
     }
     let services = found.and_then(|found| {
-        // SAFETY: the ranges are firmware's own, reserved by its map; this image ends here, and
-        // the other CPUs were stopped.
+        // SAFETY: the ranges are firmware's own, reserved by its map; this image ends here. Where other CPUs could
+        // not be stopped (aarch64), they go on in the image's memory.
         unsafe {
             Services::open(
                 found.handover().system_table,

@@ -30,6 +30,7 @@ mod golden;
 mod golden_arm64;
 mod golden_layout;
 mod hand_over;
+mod image_arm_uefi;
 mod image_hand_over;
 mod image_loader;
 mod image_tree;

@@ -8,6 +8,7 @@ use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::firmware::PhysRead;
 use firstlight::firmware::efi;
 use firstlight::firmware::pvh::StartInfo;
+use firstlight_image::merged::is_cached;
 use firstlight_wire::handover::View;
 
 use super::translation;
@@ -67,14 +68,8 @@ fn map(at: u64) -> Option<(&'static [u8], usize)> {
     })
 }
 
-/// Whether a descriptor is memory that may be cached. What firmware reserves may be another world's
-/// (TrustZone), whose memory not even a processor that looks ahead may read.
-fn is_memory(descriptor: &efi::Descriptor) -> bool {
-    descriptor.attributes & efi::WRITE_BACK != 0 && matches!(descriptor.number, 1..=10 | 14)
-}
-
 /// Writes the tables; called by `entry.s` on firmware's translation. Without a map that can be read all but
-/// the image is registers: the way up reads the hand-over again, and reports what is wrong with it.
+/// the image is registers, the hand-over and the screen among them: the run ends without a word.
 #[unsafe(no_mangle)]
 extern "C" fn map_by_uefi(start_info: u64) {
     BY_UEFI.store(true, Ordering::Relaxed);
@@ -95,7 +90,8 @@ extern "C" fn map_by_uefi(start_info: u64) {
     if let Some((map, descriptor_bytes)) = map(start_info)
         && let Ok(descriptors) = efi::descriptors(map, descriptor_bytes)
     {
-        for descriptor in descriptors.filter(is_memory) {
+        let cached = |of: &efi::Descriptor| is_cached(of.number, of.attributes);
+        for descriptor in descriptors.filter(cached) {
             let end = descriptor
                 .pages
                 .saturating_mul(4096)

@@ -51,8 +51,21 @@ impl DirectMap {
     /// Page tables are allocated below this address.
     pub(crate) const TABLES_BELOW: PhysAddr = PhysAddr::new(paging::BOOT_END);
 
-    /// Adds `ranges` to the map; `table` gives pages for page tables. Only the
-    /// first CPU calls this, before the others start.
+    /// Adds the memory of the start, `ranges` that do not overlap; before anything else is added. `table` gives pages
+    /// for page tables.
+    ///
+    /// # Errors
+    /// Those of `table`.
+    pub(crate) fn add_first<E>(
+        &self,
+        ranges: impl Iterator<Item = PhysRange>,
+        table: impl FnMut() -> Result<PhysRange, E>,
+    ) -> Result<(), E> {
+        self.add_by(Mapper::first(), ranges, table)
+    }
+
+    /// Adds `ranges`, as far as nothing is mapped there. Only the first CPU adds to the map; others may run, as what
+    /// they use stays as it is.
     ///
     /// # Errors
     /// Those of `table`.
@@ -64,7 +77,7 @@ impl DirectMap {
         self.add_by(Mapper::new(), ranges, table)
     }
 
-    /// Adds `ranges` as registers of devices.
+    /// Adds `ranges` as registers of devices, as far as nothing is mapped there.
     ///
     /// # Errors
     /// Those of `table`.

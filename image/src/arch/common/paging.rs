@@ -165,6 +165,8 @@ pub(crate) struct Mapper {
     largest: u64,
     /// Whether pages are not there at first.
     hidden: bool,
+    /// Whether nothing is mapped yet, from [`BOOT_END`] on.
+    is_first: bool,
     content: Content,
 }
 
@@ -173,7 +175,16 @@ impl Mapper {
         Self {
             largest: translation::largest(),
             hidden: false,
+            is_first: false,
             content: Content::Data,
+        }
+    }
+
+    /// The first mapper, of ranges that do not overlap: it does not look at what is there.
+    pub(crate) fn first() -> Self {
+        Self {
+            is_first: true,
+            ..Self::new()
         }
     }
 
@@ -190,12 +201,12 @@ impl Mapper {
         Self {
             largest: SIZE_2M,
             hidden: true,
-            content: Content::Data,
+            ..Self::new()
         }
     }
 
-    /// Maps `range`, rounded outwards to 2 MiB, at equal addresses; memory below 4 GiB is
-    /// mapped already. `table` allocates a page for a table, at a mapped address.
+    /// Maps `range`, rounded outwards to 2 MiB, at equal addresses, as far as nothing is mapped there: a page that is
+    /// stays what it is, and so does memory below 4 GiB. `table` allocates a page for a table, at a mapped address.
     pub(crate) fn map<E>(
         &mut self,
         range: PhysRange,
@@ -205,7 +216,8 @@ impl Mapper {
         let end = range.end().get().next_multiple_of(SIZE_2M);
         if at < end {
             let (root, size) = translation::root();
-            // SAFETY: the root is only used here, on one CPU, while no reference to it exists.
+            // SAFETY: only one CPU at a time adds, while no other reference exists. Others may walk the tables
+            // meanwhile (`entry`): words are written whole, and nothing that was mapped changes.
             let root = unsafe { sole(root) };
             self.map_within(root, size, at, end, table)?;
             translation::flush();
@@ -224,25 +236,38 @@ impl Mapper {
     ) -> Result<(), E> {
         while at < stop {
             if size <= self.largest && at.is_multiple_of(size) && stop - at >= size {
-                let end = stop & !(size - 1);
-                let mut flags = translation::flags(self.content, size);
-                if self.hidden {
-                    flags &= !PRESENT;
+                let mut end = stop & !(size - 1);
+                if !self.is_first {
+                    end = at + absent(within, index(at, size), (end - at) / size) * size;
                 }
-                fill(within, at, end, size, flags);
-                at = end;
-                continue;
+                if at < end {
+                    let mut flags = translation::flags(self.content, size);
+                    if self.hidden {
+                        flags &= !PRESENT;
+                    }
+                    fill(within, at, end, size, flags);
+                    at = end;
+                    continue;
+                }
             }
             let end = stop.min((at | (size - 1)) + 1);
             let entry = &mut within.0[index(at, size)];
-            // A large page may be there from a range before.
-            if *entry & PRESENT == 0 || !translation::is_leaf(*entry) {
+            // A page may be there from a range before, perhaps hidden.
+            let is_table = *entry & PRESENT != 0 && !translation::is_leaf(*entry);
+            if *entry == 0 || is_table {
                 self.map_within(below(entry, table)?, size / 512, at, end, table)?;
             }
             at = end;
         }
         Ok(())
     }
+}
+
+/// How many entries from `first` on are not in use, of `most`: all or the first of them.
+fn absent(table: &Table, first: usize, most: u64) -> u64 {
+    let entries = table.0.get(first..).unwrap_or_default().iter();
+    let absent = entries.take(most as usize).take_while(|entry| **entry == 0);
+    absent.count() as u64
 }
 
 /// Makes hidden pages that hold some of `range` visible; from any CPU. Other CPUs are not flushed:
@@ -261,10 +286,10 @@ pub(crate) fn reveal(range: PhysRange) {
 }
 
 /// Changes by `to` the entries of the pages of `range`, whole pages each, and those of the tables on the way there; what
-/// is not mapped stays so. The caller flushes.
+/// is not mapped stays so. Other CPUs may walk the tables meanwhile, and reveal pages. The caller flushes.
 ///
 /// # Safety
-/// No other code walks these tables.
+/// What is used of these pages stays allowed, at its address.
 #[cfg(uefi)]
 pub(in crate::arch) unsafe fn change(range: PhysRange, to: fn(u64) -> u64) {
     let at_most = translation::virtual_end();
@@ -272,16 +297,19 @@ pub(in crate::arch) unsafe fn change(range: PhysRange, to: fn(u64) -> u64) {
     while at < end {
         let (mut table, mut size) = translation::root();
         loop {
-            // SAFETY: tables are mapped and writable; the rest is the caller's promise.
-            let entry = unsafe { &mut (*table).0[index(at, size)] };
-            if *entry & PRESENT == 0 {
+            // SAFETY: tables are mapped, writable and never freed; entries in use are only changed atomically.
+            let entry = unsafe { AtomicU64::from_ptr(&raw mut (*table).0[index(at, size)]) };
+            let value = entry.load(Ordering::Relaxed);
+            if value & PRESENT == 0 {
                 break;
             }
-            *entry = to(*entry);
-            if size == SIZE_4K || translation::is_leaf(*entry) {
+            let changed = |entry| Some(to(entry));
+            // It never fails.
+            let _ = entry.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+            if size == SIZE_4K || translation::is_leaf(value) {
                 break;
             }
-            table = translation::address(*entry) as *mut Table;
+            table = translation::address(value) as *mut Table;
             size /= 512;
         }
         at = (at | (size - 1)) + 1;
@@ -289,7 +317,7 @@ pub(in crate::arch) unsafe fn change(range: PhysRange, to: fn(u64) -> u64) {
 }
 
 /// The entry that decides about `at`, of a page or absent, and how much it covers; none above the
-/// addresses that can be mapped. Not to be used while [`Mapper`] works.
+/// addresses that can be mapped.
 pub(in crate::arch) fn entry(at: u64) -> Option<(&'static AtomicU64, u64)> {
     // Above, an index into the tables would mean another address.
     if at >= translation::virtual_end() {
@@ -297,8 +325,8 @@ pub(in crate::arch) fn entry(at: u64) -> Option<(&'static AtomicU64, u64)> {
     }
     let (mut table, mut size) = translation::root();
     loop {
-        // SAFETY: tables are mapped and never freed; beside `Mapper`, which other CPUs start after,
-        // entries are only changed atomically.
+        // SAFETY: tables are mapped and never freed; entries in use are only changed atomically, and those that
+        // `Mapper` adds meanwhile are of no address that this CPU was told of.
         let entry = unsafe { AtomicU64::from_ptr(&raw mut (*table).0[index(at, size)]) };
         let value = entry.load(Ordering::Relaxed);
         if value & PRESENT == 0 || size == SIZE_4K || translation::is_leaf(value) {

@@ -39,8 +39,8 @@ impl Services {
     /// not where they should be, or one of the ranges is not mapped: the run ended before.
     ///
     /// # Safety
-    /// `system_table` is firmware's, and the ranges were never allocated. Nothing but the end of
-    /// this image runs from now on, on this CPU alone; other CPUs walk no tables that change.
+    /// `system_table` is firmware's, and the ranges were never allocated. Nothing but the end of this image runs on
+    /// this CPU from now on; if others still run, in other memory.
     pub(crate) unsafe fn open(
         system_table: u64,
         ranges: impl Iterator<Item = PhysRange> + Clone,
@@ -54,7 +54,7 @@ impl Services {
             return None;
         }
         for range in ranges {
-            // SAFETY: only this CPU runs, or at least no other code that walks the tables (the caller's promise).
+            // SAFETY: it only allows more.
             unsafe { paging::change(range, translation::running) };
         }
         translation::flush();

@@ -7,7 +7,7 @@
 pub(crate) mod acpi;
 pub(crate) mod qemu;
 pub(crate) mod random;
-mod uefi;
+pub(crate) mod uefi;
 
 use crate::common::image::image;
 use firstlight_lab::boot::Machine;
@@ -166,10 +166,19 @@ impl HandOver {
 
     /// The file.
     fn kernel(&self) -> Vec<u8> {
+        let (mut memory, told) = self.contents(START);
+        memory[..CODE].copy_from_slice(&note(START + CODE as u64));
+        let jump = jump(told, entry());
+        memory[CODE..CODE + jump.len()].copy_from_slice(&jump);
+        elf(&memory)
+    }
+
+    /// What lies from `start` on, after a free page, and where the image is told to find the start info.
+    pub(crate) fn contents(&self, start: u64) -> (Vec<u8>, u64) {
         let mut memory = vec![0; PAGE];
         let mut put = |part, mut bytes: Vec<u8>| {
             random::apply(&self.damages, part, &mut bytes);
-            let at = START + memory.len() as u64;
+            let at = start + memory.len() as u64;
             memory.extend(bytes);
             memory.resize(memory.len().next_multiple_of(PAGE), 0);
             at
@@ -204,11 +213,7 @@ impl HandOver {
         };
         (self.lie)(&mut info);
         let info = put(random::Part::StartInfo, info.bytes());
-        let told = self.start_info.unwrap_or(info);
-        memory[..CODE].copy_from_slice(&note(START + CODE as u64));
-        let jump = jump(told, entry());
-        memory[CODE..CODE + jump.len()].copy_from_slice(&jump);
-        elf(&memory)
+        (memory, self.start_info.unwrap_or(info))
     }
 }
 

@@ -12,16 +12,16 @@ use firstlight_wire::milestone;
 
 /// Types of UEFI's memory map.
 const RESERVED: u32 = 0;
-const LOADER: u32 = 2;
+pub(crate) const LOADER: u32 = 2;
 const SERVICES_CODE: u32 = 5;
 const SERVICES_DATA: u32 = 6;
-const FREE: u32 = 7;
-const ACPI_TABLES: u32 = 9;
+pub(crate) const FREE: u32 = 7;
+pub(crate) const ACPI_TABLES: u32 = 9;
 /// Can be cached; used by services after boot services.
-const WRITE_BACK: u64 = 8;
+pub(crate) const WRITE_BACK: u64 = 8;
 const RUNTIME: u64 = 1 << 63;
 
-const GIB: u64 = 1 << 30;
+pub(crate) const GIB: u64 = 1 << 30;
 /// Firmware's tables and functions, of which the second refuses.
 const TABLE: u64 = 0x700_0000;
 const ACCEPTS: u64 = 0x701_0000;
@@ -33,7 +33,7 @@ const STORAGE: u64 = 0x800_0000;
 const TIMES: u64 = TABLE + 0x8000;
 
 /// Type, start, pages, attributes.
-type Descriptor = (u32, u64, u64, u64);
+pub(crate) type Descriptor = (u32, u64, u64, u64);
 
 /// A PC of 256 MiB.
 fn map() -> Vec<Descriptor> {
@@ -57,7 +57,7 @@ fn bytes(map: &[Descriptor], descriptor_bytes: usize) -> Vec<u8> {
     map.iter().flat_map(descriptor).collect()
 }
 
-fn handover() -> Handover {
+pub(crate) fn handover() -> Handover {
     Handover {
         entered_ticks: 1,
         read_ticks: 2,
@@ -70,7 +70,7 @@ fn handover() -> Handover {
     }
 }
 
-fn module(handover: Handover, map: &[Descriptor]) -> Vec<u8> {
+pub(crate) fn module(handover: Handover, map: &[Descriptor]) -> Vec<u8> {
     let map = bytes(map, handover.descriptor_bytes as usize);
     let mut module = vec![0; map.len() + 256];
     let length = handover.write(&map, &mut module).unwrap();
@@ -97,7 +97,7 @@ fn code(at: u64) -> (u64, Vec<u8>) {
 }
 
 /// A hand-over by the UEFI loader. The start info has no memory map of its own.
-fn uefi(module: Vec<u8>) -> HandOver {
+pub(crate) fn uefi(module: Vec<u8>) -> HandOver {
     HandOver {
         module: Some(module),
         memory: vec![services(TABLE, ACCEPTS), code(ACCEPTS)],
