@@ -78,7 +78,8 @@ pub(crate) fn find(machine: &Machine) -> Result<Found, NoDevice> {
     // Why the last of them is none.
     let mut none = NoDevice::None;
     for region in named.chain(firmware::virtio()) {
-        match MmioTransport::new(open(machine, region)?) {
+        let device = open(machine, region).and_then(|window| Ok(MmioTransport::new(window)?));
+        match device {
             Ok(device) if device.kind() == KIND => return Ok(Found::Mmio(region)),
             Ok(device) => {
                 none = NoDevice::Device(VirtioError::Kind {
@@ -86,7 +87,7 @@ pub(crate) fn find(machine: &Machine) -> Result<Found, NoDevice> {
                     expected: KIND,
                 });
             }
-            Err(error) => none = NoDevice::Device(error),
+            Err(error) => none = error,
         }
     }
     let places = places(KIND, 0).ok_or(none)??;

@@ -166,6 +166,8 @@ pub(crate) enum Manner {
     Vanishes,
     /// It answers what it was not sent.
     Lies,
+    /// Its configuration changes whenever it is read.
+    Changes,
 }
 
 /// What the test sees of a device.
@@ -179,6 +181,7 @@ pub(crate) struct Seen {
     pub(crate) capacity: u16,
     pub(crate) kind: u32,
     pub(crate) config: [u32; 16],
+    generation: u32,
     /// Bytes that it says it wrote to a chain.
     pub(crate) written: u32,
     /// Chains as they came, with their queue.
@@ -328,7 +331,7 @@ impl Transport for Fake<'_> {
             }
             drop(seen);
             match manner {
-                Manner::Answers => self.answer(queue, head.into()),
+                Manner::Answers | Manner::Changes => self.answer(queue, head.into()),
                 Manner::Lies => self.answer(queue, 77),
                 Manner::Silent | Manner::Dead | Manner::NeedsReset | Manner::Vanishes => {}
             }
@@ -336,7 +339,9 @@ impl Transport for Fake<'_> {
     }
 
     fn generation(&self) -> u32 {
-        0
+        let mut seen = self.seen.borrow_mut();
+        seen.generation += u32::from(seen.manner == Manner::Changes);
+        seen.generation
     }
 
     fn config(&self, at: u32) -> Option<u32> {

@@ -124,8 +124,8 @@ pub struct Resizable<'s, T> {
 }
 
 impl<'s, T: Transport> Resizable<'s, T> {
-    /// The device, with all of its blocks unplugged; a unit has `least_bytes`, a power of two, or more.
-    /// `list` gives memory for a number of units.
+    /// The device, with all of its blocks unplugged, or idle where it refuses that now; a unit has `least_bytes`, a power
+    /// of two, or more. `list` gives memory for a number of units.
     ///
     /// # Errors
     /// [`MemError`], also if the region has no whole unit, or there is no memory.
@@ -146,12 +146,9 @@ impl<'s, T: Transport> Resizable<'s, T> {
         // It ends below 2^64: the configuration was checked.
         let count = (config.start + config.bytes).saturating_sub(start) / unit_bytes;
         let count = usize::try_from(count).ok().filter(|count| *count > 0);
-        if config.plugged_bytes > 0 {
-            device.unplug_all()?;
-        }
         let units = count.and_then(list).ok_or(nothing)?;
         units.fill(Unit::Unplugged);
-        Ok(Self {
+        let mut all = Self {
             device,
             config,
             unit_bytes,
@@ -160,7 +157,12 @@ impl<'s, T: Transport> Resizable<'s, T> {
             used: 0,
             idle: 0,
             refused: None,
-        })
+        };
+        if config.plugged_bytes > 0 {
+            all.set(0, all.units.len(), Unit::Idle);
+            all.unplug_all()?;
+        }
+        Ok(all)
     }
 
     /// Its configuration as it was at first.
@@ -198,9 +200,17 @@ impl<'s, T: Transport> Resizable<'s, T> {
         if self.idle == 0 && (self.used == target || is_refused) {
             return Ok(self.used_bytes());
         }
-        self.unplug_idle()?;
-        self.grow(memory, target, usable)?;
-        self.shrink(memory, target)?;
+        let unplugged = self.unplug_idle();
+        if let Err(Fault::Device(error)) = unplugged
+            && error.is_final()
+        {
+            return Err(error.into());
+        }
+        // What cannot be unplugged now does not keep the rest.
+        let followed = self
+            .grow(memory, target, usable)
+            .and_then(|()| self.shrink(memory, target));
+        unplugged.and(followed)?;
         let seen = self.device.config()?.plugged_bytes;
         let expected = self.used_bytes();
         if seen != expected {
@@ -217,7 +227,8 @@ impl<'s, T: Transport> Resizable<'s, T> {
     ) -> Result<(), Fault<M::Why>> {
         let mut most = usize::MAX;
         while self.refused.is_none() {
-            let missing = target.saturating_sub(self.used);
+            // What is idle may be plugged, and the host counts it.
+            let missing = target.saturating_sub(self.used + self.idle);
             let usable = usable.min(self.units.len());
             let free = self.units.iter().take(usable);
             let first = free.clone().position(|unit| *unit == Unit::Unplugged);
@@ -302,17 +313,46 @@ impl<'s, T: Transport> Resizable<'s, T> {
         }
     }
 
-    /// Unplugs what the kernel does not use.
-    fn unplug_idle<W>(&mut self) -> Result<(), Fault<W>> {
-        while let Some(first) = self.units.iter().position(|unit| *unit == Unit::Idle) {
-            let range = self.range(first, 1);
-            if self.device.state(range, self.config.block_bytes)? == State::Unplugged {
-                self.set(first, 1, Unit::Unplugged);
-                continue;
+    /// Unplugs all blocks, of which none is used; refused, they stay idle.
+    fn unplug_all(&mut self) -> Result<(), MemError> {
+        match self.device.unplug_all() {
+            Err(MemError::Refused { .. }) => {}
+            done => {
+                done?;
+                self.set(0, self.units.len(), Unit::Unplugged);
             }
-            self.unplug(first, 1)?;
         }
         Ok(())
+    }
+
+    /// Unplugs what the kernel does not use, as much of it as can be; the first fault.
+    fn unplug_idle<W>(&mut self) -> Result<(), Fault<W>> {
+        if self.used == 0 && self.idle > 0 {
+            self.unplug_all()?;
+        }
+        let mut done = Ok(());
+        for first in 0..self.units.len() {
+            if self.units.get(first) != Some(&Unit::Idle) {
+                continue;
+            }
+            let unplugged = self.unplug_one(first);
+            let is_final = matches!(&unplugged, Err(Fault::Device(error)) if error.is_final());
+            if is_final {
+                return unplugged;
+            }
+            done = done.and(unplugged);
+        }
+        done
+    }
+
+    /// Unplugs a unit that is idle, unless it is not memory.
+    fn unplug_one<W>(&mut self, first: usize) -> Result<(), Fault<W>> {
+        let range = self.range(first, 1);
+        if self.device.state(range, self.config.block_bytes)? == State::Unplugged {
+            self.set(first, 1, Unit::Unplugged);
+            return Ok(());
+        }
+        self.unplug(first, 1)
     }
 
     /// Unplugs units that are idle.

@@ -148,7 +148,12 @@ impl<'s, T: Transport> MemDevice<'s, T> {
     pub fn config(&mut self) -> Result<Config, MemError> {
         self.device.check()?;
         let has_node = self.device.features() & feature::NODE != 0;
-        let config = Config::of(self.device.config(Config::WORDS)?, has_node);
+        let words = self.device.config(Config::WORDS).or_else(|error| {
+            // It is of no use any more.
+            self.device.reset()?;
+            Err(error)
+        });
+        let config = Config::of(words?, has_node);
         config.check()?;
         Ok(config)
     }

@@ -30,6 +30,8 @@ enum Habit {
     Short(u32),
     /// Says this of the state of anything.
     State(u16),
+    /// Does not unplug the block there.
+    Stays(u64),
 }
 
 /// The state of the memory device.
@@ -121,6 +123,7 @@ impl<'s> Host<'s> {
         let habit = board.habit;
         let mut answer = match kind {
             0 if there == 0 => 0,
+            1 if blocks.iter().any(|at| board.habit == Habit::Stays(*at)) => 3,
             1 if there == count => 0,
             2 | 3 => 0,
             _ => 3,
@@ -474,13 +477,40 @@ fn what_a_kernel_before_plugged_is_unplugged_first() {
     let (mut before, mut kernel) = (host.resizable(PIECE), Kernel::default());
     step(&mut before, &host, &mut kernel);
     drop(before);
+    // Refused, it is tried again, and block by block.
     host.habit(Habit::Answers(2, 2));
-    let error = refused(&host, PIECE);
-    assert_eq!(error.to_string(), "it answers UNPLUG_ALL with BUSY");
+    let mut busy = host.resizable(PIECE);
+    assert_eq!((host.plugged(), busy.used_bytes()), (8 * MIB, 0));
+    assert_eq!(step(&mut busy, &host, &mut Kernel::default()), "8 MiB");
     host.habit(Habit::Honest);
     let mut after = host.resizable(PIECE);
     assert_eq!((host.plugged(), after.used_bytes()), (0, 0));
     assert_eq!(step(&mut after, &host, &mut Kernel::default()), "8 MiB");
+}
+
+#[test]
+fn a_block_that_stays_does_not_keep_the_others() {
+    let shared = SharedMemory::new();
+    let host = Host::new(&shared, PIECE);
+    let (mut device, mut kernel) = (host.resizable(PIECE), Kernel::default());
+    host.want(8);
+    step(&mut device, &host, &mut kernel);
+    // The kernel has no use for the fifth, and the device keeps it.
+    kernel.limit = Some(START + 4 * PIECE);
+    host.want(10);
+    host.habit(Habit::Answers(1, 3));
+    let kept = "it answers UNPLUG of [0x0000000140800000-0x00000001409fffff] with ERROR";
+    assert_eq!(step(&mut device, &host, &mut kernel), kept);
+    kernel.limit = None;
+    host.want(16);
+    assert_eq!(step(&mut device, &host, &mut kernel), kept);
+    assert_eq!((kernel.bytes(), host.plugged()), (14 * MIB, 16 * MIB));
+    host.habit(Habit::Stays(START + 4 * PIECE));
+    host.want(4);
+    assert_eq!(step(&mut device, &host, &mut kernel), kept);
+    assert_eq!((kernel.bytes(), host.plugged()), (4 * MIB, 6 * MIB));
+    host.habit(Habit::Honest);
+    assert_eq!(step(&mut device, &host, &mut kernel), "4 MiB");
 }
 
 #[test]
@@ -558,12 +588,14 @@ fn a_device_that_fails_is_reset_and_its_memory_stays() {
         Manner::Vanishes,
         Manner::Lies,
         Manner::Dead,
+        Manner::Changes,
     ] {
         let shared = SharedMemory::new();
         let host = Host::new(&shared, PIECE);
         let (mut device, mut kernel) = (host.resizable(PIECE), Kernel::default());
         host.want(8);
         step(&mut device, &host, &mut kernel);
+        let resets = host.fake.seen.borrow().resets;
         host.fake.seen.borrow_mut().manner = manner;
         host.want(16);
         let fault = device.follow(&mut kernel).unwrap_err();
@@ -576,6 +608,7 @@ fn a_device_that_fails_is_reset_and_its_memory_stays() {
             (8 * MIB, 8 * MIB),
             "{manner:?}"
         );
+        assert_eq!(host.fake.seen.borrow().resets, resets + 1, "{manner:?}");
     }
 }
 

@@ -130,4 +130,13 @@ fn a_device_that_cannot_be_used_has_a_reason() {
             other => panic!("{append}: {other:?}"),
         }
     }
+    // One that cannot be used does not keep the next.
+    let both = format!("{memory} virtio_mmio.device=512@0xfeb00000:5");
+    let extra = [device, modern].into_iter();
+    let extra = extra.flat_map(|word| word.splitn(2, '='));
+    let request = Request {
+        extra: extra.map(str::to_owned).collect(),
+        ..request(Board::Microvm, false, &both)
+    };
+    run(&request).unwrap_or_else(|error| panic!("{both}: {error}"));
 }
