@@ -4,6 +4,9 @@ use core::arch::asm;
 
 use firstlight_image_uefi::confidential::Confidential;
 pub(crate) use firstlight_image_uefi::flat::Image;
+use uefi::boot;
+use uefi::mem::memory_map::MemoryAttribute;
+use uefi::proto::security::MemoryProtection;
 use uefi::{CStr16, cstr16};
 
 use super::super::error::StartError;
@@ -47,9 +50,10 @@ pub(crate) fn confidential() -> Option<Confidential> {
     None
 }
 
-/// Writes the image from the caches to memory, where it is read while translation is off, and forgets instructions that
-/// were there.
+/// Writes the image from the caches to memory, where it is read while translation is off, forgets instructions that
+/// were there, and makes it run.
 pub(crate) fn written(image: &[u8]) {
+    make_run(image);
     let sizes: u64;
     // SAFETY: reads a register.
     unsafe { asm!("mrs {}, ctr_el0", out(reg) sizes, options(nostack, nomem)) }
@@ -64,6 +68,20 @@ pub(crate) fn written(image: &[u8]) {
     }
     // SAFETY: barriers, and a cache without content of its own.
     unsafe { asm!("dsb sy", "ic ialluis", "dsb sy", "isb", options(nostack)) }
+}
+
+/// Makes the image's memory run, where firmware maps none of a loader so. Without the protocol for that, which such firmware
+/// has, there is nothing to do; a refusal shows where the image is entered.
+fn make_run(image: &[u8]) {
+    let Ok(handle) = boot::get_handle_for_protocol::<MemoryProtection>() else {
+        return;
+    };
+    let Ok(protection) = boot::open_protocol_exclusive::<MemoryProtection>(handle) else {
+        return;
+    };
+    let range = image.as_ptr_range();
+    let none = MemoryAttribute::EXECUTE_PROTECT | MemoryAttribute::READ_ONLY;
+    let _ = protection.clear_memory_attributes(range.start as u64..range.end as u64, none);
 }
 
 /// Nothing is needed on the way.

@@ -42,22 +42,77 @@ impl Window {
         (end <= self.bytes && place.is_aligned()).then_some(place)
     }
 
-    fn read<V>(&self, at: u32, nothing: V) -> V {
+    fn read<V: Value>(&self, at: u32, nothing: V) -> V {
         match self.place::<V>(at) {
             // SAFETY: within registers that are mapped, and no memory (the promise of
             // `window`); aligned.
-            Some(place) => unsafe { place.read_volatile() },
+            Some(place) => unsafe { V::load(place) },
             None => nothing,
         }
     }
 
-    fn write<V>(&self, at: u32, value: V) {
+    fn write<V: Value>(&self, at: u32, value: V) {
         if let Some(place) = self.place::<V>(at) {
             // SAFETY: as in `read`.
-            unsafe { place.write_volatile(value) }
+            unsafe { value.store(place) }
         }
     }
 }
+
+/// What a register holds.
+trait Value: Sized {
+    /// # Safety
+    /// A register of this size is at `place`, aligned.
+    unsafe fn load(place: *const Self) -> Self;
+
+    /// # Safety
+    /// As for `load`.
+    unsafe fn store(self, place: *mut Self);
+}
+
+/// On aarch64 by instructions of ours: a compiler may choose one that writes its address back (`str w0, [x1], #4`), and
+/// of such an access a hypervisor is not told what it was.
+macro_rules! value {
+    ($type:ty, $load:literal, $store:literal) => {
+        impl Value for $type {
+            #[inline(always)]
+            unsafe fn load(place: *const Self) -> Self {
+                #[cfg(target_arch = "aarch64")]
+                {
+                    let value;
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        core::arch::asm!($load, out(reg) value, in(reg) place, options(nostack, preserves_flags));
+                    }
+                    value
+                }
+                #[cfg(not(target_arch = "aarch64"))]
+                // SAFETY: as above.
+                unsafe {
+                    place.read_volatile()
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, place: *mut Self) {
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: the caller's promise.
+                unsafe {
+                    core::arch::asm!($store, in(reg) self, in(reg) place, options(nostack, preserves_flags));
+                }
+                #[cfg(not(target_arch = "aarch64"))]
+                // SAFETY: as above.
+                unsafe {
+                    place.write_volatile(self);
+                }
+            }
+        }
+    };
+}
+
+value!(u8, "ldrb {:w}, [{}]", "strb {:w}, [{}]");
+value!(u16, "ldrh {:w}, [{}]", "strh {:w}, [{}]");
+value!(u32, "ldr {:w}, [{}]", "str {:w}, [{}]");
 
 impl Registers for Window {
     fn bytes(&self) -> u32 {
