@@ -58,7 +58,10 @@ static CONSOLE: Mutex<Console> = Mutex::new(Console {
     keeps: false,
 });
 
-/// What [`own`] is on the CPU that sends to a port now; 0 while none does.
+/// Whether a port may be a fault: its registers are in memory.
+const MAY_FAULT: bool = cfg!(not(target_arch = "x86_64"));
+
+/// What [`own`] is on the CPU that sends to such a port now; 0 while none does.
 static SENDING: AtomicU64 = AtomicU64::new(0);
 
 /// The target of the macros of the crate `log`.
@@ -158,9 +161,8 @@ pub(crate) fn seize() -> &'static mut Console {
         for _ in 0..PATIENCE {
             if let Some(console) = CONSOLE.try_lock() {
                 let console = MutexGuard::leak(console);
-                // Registers in memory may be a fault: then the rest of the way out is without that port.
-                let in_memory = cfg!(not(target_arch = "x86_64"));
-                if in_memory && SENDING.load(Relaxed) == own() {
+                // The port is what failed: the rest of the way out is without it.
+                if MAY_FAULT && SENDING.load(Relaxed) == own() {
                     console.ports.as_mut().map(|ports| ports.log.take());
                 }
                 return console;
@@ -287,7 +289,9 @@ impl Console {
 
 /// Sends to one of the ports.
 fn send(port: &mut Port, parts: &[&[u8]]) {
-    SENDING.store(own(), Relaxed);
+    if MAY_FAULT {
+        SENDING.store(own(), Relaxed);
+    }
     for part in parts {
         port.send(part);
     }
