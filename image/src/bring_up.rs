@@ -166,7 +166,7 @@ pub(crate) fn bring_up(
         direct: platform,
         frames: memory.frames,
         tables,
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(uefi)]
         root,
         trampoline,
         hooks: memory.hooks,

@@ -11,8 +11,8 @@ use firstlight_image::virtio::{MmioTransport, Patience, PciTransport, Transport,
 use firstlight_image::virtio_mem::MemError;
 use spin::Mutex;
 
-use crate::arch::device::{PciPorts, Window, can_be, window};
-use crate::arch::relax;
+use crate::arch::device::{Window, can_be, pci as space, window};
+use crate::arch::{DirectMap, relax};
 use crate::firmware;
 use crate::machine::Machine;
 use crate::time;
@@ -90,7 +90,7 @@ pub(crate) fn find(machine: &Machine) -> Result<Found, NoDevice> {
             Err(error) => none = error,
         }
     }
-    let places = places(KIND, 0).ok_or(none)??;
+    let places = places(machine, KIND, 0).ok_or(none)??;
     let regions = [Some(places.common), Some(places.notify), places.config];
     for region in regions.into_iter().flatten() {
         open(machine, region)?;
@@ -99,9 +99,9 @@ pub(crate) fn find(machine: &Machine) -> Result<Found, NoDevice> {
 }
 
 /// Where the registers of a device of `kind` on PCI are, the one after `before` others.
-fn places(kind: u32, before: usize) -> Option<Result<Places, VirtioError>> {
+fn places(machine: &Machine, kind: u32, before: usize) -> Option<Result<Places, VirtioError>> {
     // SAFETY: nothing else uses PCI in this image.
-    let mut space = unsafe { PciPorts::open() }?;
+    let mut space = unsafe { space(machine) }?;
     let function = pci::nth(&space, kind, before)?;
     Some(Places::read(&mut space, function))
 }
@@ -112,7 +112,7 @@ pub(crate) fn on_pci(
     kind: u32,
     before: usize,
 ) -> Option<Result<PciTransport<Window>, NoDevice>> {
-    let places = places(kind, before)?;
+    let places = places(machine, kind, before)?;
     Some(
         places
             .map_err(NoDevice::Device)
@@ -156,10 +156,13 @@ pub(crate) fn drive<W: WithBalloon>(
 }
 
 /// The registers at `region`, unless memory is there or registers cannot be.
-fn open(machine: &Machine, region: Region) -> Result<Window, NoDevice> {
+pub(crate) fn open(machine: &Machine, region: Region) -> Result<Window, NoDevice> {
     let unmapped = NoDevice::Unmapped(region);
     let range = PhysRange::with_size(region.address, region.bytes.into());
-    let Some(range) = range.filter(|range| !range.is_empty() && can_be(*range)) else {
+    let can_be = |range: &PhysRange| {
+        range.end() <= DirectMap::limit() && !range.is_empty() && can_be(*range)
+    };
+    let Some(range) = range.filter(can_be) else {
         return Err(unmapped);
     };
     if machine

@@ -8,7 +8,7 @@ use firstlight_image::words::Words;
 use spin::Mutex;
 
 use crate::arch::DirectMap;
-#[cfg(target_arch = "x86_64")]
+#[cfg(uefi)]
 use crate::firmware::Root;
 use crate::firmware::Tables;
 use crate::hooks::Kernel;
@@ -23,8 +23,8 @@ pub(crate) struct Machine {
     pub(crate) direct: &'static DirectMap,
     /// Of CPUs and nodes.
     pub(crate) tables: Tables,
-    /// Where firmware's tables begin, those of PCs.
-    #[cfg(target_arch = "x86_64")]
+    /// Where ACPI's tables begin.
+    #[cfg(uefi)]
     pub(crate) root: Option<Root>,
     /// Where other CPUs begin, if that must be low and there is memory.
     pub(crate) trampoline: Option<PhysRange>,

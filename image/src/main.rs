@@ -147,7 +147,7 @@ fn main(handover: Handover) -> ! {
 
     failures::before_report(test, &mut processors);
     #[cfg(target_arch = "x86_64")]
-    firmware::late::choose_port(machine);
+    firmware::port::choose(machine);
     report::report(machine, clock, &processors, &events);
     console::show(firmware::uefi::frame_buffer());
     failures::after_report(test, &mut processors);

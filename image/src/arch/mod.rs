@@ -14,7 +14,7 @@
 //! | `clock` | the frequency of ticks; turns of CPUs that share one clock (`take_turns`) |
 //! | `serial` | the ports for the log and the events; what a device tree calls them (`COMPATIBLE`) |
 //! | `POLICY` | zones, where the loader's tables do not say them |
-//! | `device` | registers of devices; the configuration space of PCI, where there is one |
+//! | `device` | registers of devices; the configuration space of PCI (`pci`), where there is one |
 //! | `hotplug` | slots of DIMMs and the power button, where there are some |
 //! | `runtime`, `frame_buffer` | what UEFI leaves: variables and the reset, a screen; where there is a loader for UEFI |
 //! | `cpus` | starting the others and running work on them |

@@ -6,7 +6,8 @@
 //! | `pvh` | the hand-over of a PVH loader: memory map, command line | x86-64, aarch64 from the UEFI loader |
 //! | `acpi` | CPUs, nodes, timers; how long firmware took | the same |
 //! | `uefi` | the hand-over of the UEFI loader, in a module of PVH; a screen, variables, the way out | the same |
-//! | `late` | the serial port of the console and the slots of DIMMs, by ACPI, once memory is up | x86-64 |
+//! | `late` | ACPI's tables that are read once memory is up | x86-64, aarch64 |
+//! | `port` | one of them: the serial port of the console | x86-64 |
 //! | `times` | none; events and lines of the time before the entry, where firmware is UEFI | the same |
 //! | `tree` | a device tree, with all of that | aarch64, riscv64 |
 //! | `pc`, `either`, `board` | none: they choose | x86-64; aarch64; riscv64 |
@@ -27,8 +28,10 @@
 mod acpi;
 #[cfg(target_arch = "aarch64")]
 mod either;
-#[cfg(target_arch = "x86_64")]
+#[cfg(uefi)]
 pub(crate) mod late;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod port;
 #[cfg(uefi)]
 mod pvh;
 #[cfg(uefi)]

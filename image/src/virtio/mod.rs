@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `registers` | [`Registers`]: a device's memory, read and written within its bounds |
 //! | `pci` | finding a function on PCI, and where its capabilities put its registers |
+//! | `ecam` | [`Ecam`]: the configuration space of PCI in memory |
 //! | `mmio` | the word `virtio_mmio.device=`, and the registers of such a device |
 //! | `transport` | [`Transport`]: the same questions to either, and [`PciTransport`] |
 //! | `ring` | [`Ring`]: the memory that driver and device share for a queue |
@@ -16,6 +17,7 @@
 //! against what is in flight, and every wait has an end ([`Patience`]).
 
 mod device;
+pub mod ecam;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -27,6 +29,7 @@ mod ring;
 mod transport;
 
 pub use device::{Device, Patience, VERSION_1};
+pub use ecam::Ecam;
 pub use error::VirtioError;
 pub use mmio::MmioTransport;
 pub use queue::{Buffer, Queue};

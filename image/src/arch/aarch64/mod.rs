@@ -14,6 +14,7 @@
 //! | `semihosting` | the way out: a call to a debugger or emulator |
 //! | `serial` | the port that tree or ACPI name: a PL011, or by ACPI a 16550 |
 //! | `clock` | the generic timer |
+//! | `device`, `hotplug` | by ACPI: PCI; slots of DIMMs and the power button |
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -27,7 +28,9 @@ use firstlight::memmap::Writer;
 
 pub(crate) mod clock;
 pub(crate) mod cpu;
+pub(crate) mod device;
 mod first_map;
+pub(crate) mod hotplug;
 mod psci;
 pub(crate) mod runtime;
 mod semihosting;
@@ -36,12 +39,11 @@ mod stale;
 pub(crate) mod translation;
 mod traps;
 
-pub(crate) use super::common::absent::{hotplug, restart};
+pub(crate) use super::common::absent::restart;
 pub(crate) use super::common::cpus;
 pub(crate) use super::common::direct::DirectMap;
 pub(crate) use super::common::frame_buffer;
 pub(crate) use super::common::handover::Handover;
-pub(crate) use super::common::mmio as device;
 pub(crate) use super::common::paging::{image_range, protect};
 pub(crate) use super::common::semihosting::marker;
 pub(crate) use first_map::is_by_uefi;

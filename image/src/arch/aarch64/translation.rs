@@ -35,9 +35,13 @@ pub(crate) fn devices() -> PhysRange {
 /// Nothing is read there: it is not mapped.
 pub(crate) const FIRST_PAGE: Option<Content> = None;
 
-/// Whether devices' registers can be in `range`: mapped as such, as all else would be cached.
+/// Whether devices' registers can be in `range`: what is mapped as memory would be cached. By Linux's boot protocol only
+/// where the first page tables have some.
 pub(crate) fn can_be_registers(range: PhysRange) -> bool {
-    paging::allows(range, Access::Registers)
+    match super::first_map::is_by_uefi() {
+        true => !paging::has_memory(range),
+        false => paging::allows(range, Access::Registers),
+    }
 }
 
 unsafe extern "C" {
@@ -146,14 +150,14 @@ pub(crate) fn publish() {
     unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) }
 }
 
-/// Flushes all cached translations of this CPU, after the tables are written.
+/// Flushes all cached translations of all CPUs, after the tables are written.
 pub(crate) fn flush() {
     // SAFETY: the same tables; entries in use keep their addresses.
     unsafe {
         asm!(
             "dsb ishst",
-            "tlbi vmalle1",
-            "dsb nsh",
+            "tlbi vmalle1is",
+            "dsb ish",
             "isb",
             options(nostack, preserves_flags)
         );

@@ -1,4 +1,4 @@
-//! What only PCs have, where there is none: slots of DIMMs, a power button, an image that enters
+//! What other boards have, where there is none: slots of DIMMs, a power button, PCI, an image that enters
 //! itself again, a screen, a timer that ends turns.
 
 use crate::console::note;
@@ -9,47 +9,35 @@ pub(crate) fn take_turns(_: u32) {
 }
 
 /// Slots of DIMMs and the power button.
+#[cfg(not(uefi))]
 pub(crate) mod hotplug {
-    use firstlight_image::hotplug::Registers;
+    use firstlight_image::hotplug::PowerButton;
 
+    use crate::arch::common::registers::Window;
     use crate::machine::Machine;
-
-    /// There are none.
-    pub(crate) enum SlotPorts {}
-
-    impl Registers for SlotPorts {
-        fn read32(&self, _: u16) -> u32 {
-            match *self {}
-        }
-
-        fn read8(&self, _: u16) -> u8 {
-            match *self {}
-        }
-
-        fn write32(&mut self, _: u16, _: u32) {
-            match *self {}
-        }
-
-        fn write8(&mut self, _: u16, _: u8) {
-            match *self {}
-        }
-    }
-
-    /// There is none.
-    pub(crate) enum PowerButton {}
-
-    impl PowerButton {
-        /// Whether it was pressed.
-        pub(crate) fn is_pressed(&mut self) -> bool {
-            match *self {}
-        }
-    }
 
     /// Neither.
     ///
     /// # Safety
     /// None is needed here.
-    pub(crate) unsafe fn open(_: &Machine) -> Option<(SlotPorts, PowerButton)> {
+    pub(crate) unsafe fn open(_: &Machine) -> Option<(Window, PowerButton<Window>)> {
+        None
+    }
+}
+
+/// Registers in memory, without PCI.
+#[cfg(not(uefi))]
+pub(crate) mod device {
+    use firstlight_image::virtio::Ecam;
+
+    pub(crate) use crate::arch::common::registers::{Window, can_be, window};
+    use crate::machine::Machine;
+
+    /// There is none.
+    ///
+    /// # Safety
+    /// None is needed here.
+    pub(crate) unsafe fn pci(_: &Machine) -> Option<Ecam<Window>> {
         None
     }
 }

@@ -77,6 +77,20 @@ impl DirectMap {
         self.add_by(Mapper::new(), ranges, table)
     }
 
+    /// Adds memory that came while the machine runs, in whole pages of 2 MiB. Only the first CPU calls this, and no
+    /// other uses that memory yet.
+    ///
+    /// # Errors
+    /// Those of `table`.
+    pub(crate) fn plug<E>(
+        &self,
+        range: PhysRange,
+        table: impl FnMut() -> Result<PhysRange, E>,
+    ) -> Result<(), E> {
+        paging::turn_to_memory(range);
+        self.add(core::iter::once(range), table)
+    }
+
     /// Adds `ranges` as registers of devices, as far as nothing is mapped there.
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //! | `starter` | starting CPUs where firmware does it |
 //! | `services`, `frame_buffer` | what UEFI leaves: variables, the reset, a screen |
 //! | `semihosting`, `fault_stack` | processors without ports: markers; a CPU's stack for faults |
-//! | `mmio`, `absent` | boards without ports: devices, and what only PCs have |
+//! | `absent` | what other boards have |
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -27,8 +27,6 @@ pub(crate) mod fault_stack;
 #[cfg(uefi)]
 pub(crate) mod frame_buffer;
 pub(crate) mod handover;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) mod mmio;
 pub(crate) mod paging;
 pub(crate) mod registers;
 #[cfg(not(target_arch = "x86_64"))]

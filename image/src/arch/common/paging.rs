@@ -270,6 +270,37 @@ fn absent(table: &Table, first: usize, most: u64) -> u64 {
     absent.count() as u64
 }
 
+/// Makes pages of memory of those of registers in `range`: there the first page tables, by firmware's map, have what was
+/// no memory at the start. Other CPUs may run, but use none of it.
+pub(crate) fn turn_to_memory(range: PhysRange) {
+    let low = PhysRange::new(0, BOOT_END).unwrap_or_default();
+    let (start, end) = (range.start().get(), range.intersect(low).end().get());
+    if start >= end {
+        return;
+    }
+    let pages = || {
+        let all = (start..end).step_by(SIZE_2M as usize);
+        all.filter_map(|at| match entry(at)? {
+            (entry, SIZE_2M) => Some((at, entry)),
+            _ => None,
+        })
+    };
+    for (_, entry) in pages() {
+        if !translation::is_memory(entry.load(Ordering::Relaxed)) {
+            entry.store(0, Ordering::Relaxed);
+        }
+    }
+    // No CPU may have a page as both in its caches.
+    translation::flush();
+    for (at, entry) in pages() {
+        if entry.load(Ordering::Relaxed) == 0 {
+            let page = translation::at(at) | translation::flags(Content::Data, SIZE_2M);
+            entry.store(page, Ordering::Release);
+        }
+    }
+    translation::added();
+}
+
 /// Makes hidden pages that hold some of `range` visible; from any CPU. Other CPUs are not flushed:
 /// x86-64 does not cache that a page is absent; riscv64 may, and aarch64 may look for a page too early:
 /// there such a fault is repeated (`traps`).
@@ -383,6 +414,21 @@ pub(crate) fn allows(range: PhysRange, access: Access) -> bool {
         }
     }
     true
+}
+
+/// Whether some of `range` is mapped as memory, or cannot be mapped.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn has_memory(range: PhysRange) -> bool {
+    let (mut at, end) = (range.start().get(), range.end().get());
+    while at < end {
+        match entry(at).map(|(entry, size)| (entry.load(Ordering::Relaxed), size)) {
+            Some((entry, size)) if entry & PRESENT == 0 || !translation::is_memory(entry) => {
+                at = (at | (size - 1)) + 1;
+            }
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// End of the page that maps `at`; none if nothing maps it for `access`.

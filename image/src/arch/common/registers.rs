@@ -7,8 +7,8 @@ use firstlight_image::virtio::pci::Region;
 use super::paging::{self, Access};
 use crate::arch::translation;
 
-/// Registers of a device, mapped.
-#[derive(Debug)]
+/// Registers of a device, mapped; by default none, which read as ones.
+#[derive(Debug, Default)]
 pub(crate) struct Window {
     start: u64,
     bytes: u32,

@@ -32,11 +32,10 @@ mod stale;
 pub(crate) mod translation;
 mod traps;
 
-pub(crate) use super::common::absent::{frame_buffer, hotplug, restart};
+pub(crate) use super::common::absent::{device, frame_buffer, hotplug, restart};
 pub(crate) use super::common::cpus;
 pub(crate) use super::common::direct::DirectMap;
 pub(crate) use super::common::handover::Handover;
-pub(crate) use super::common::mmio as device;
 pub(crate) use super::common::paging::{image_range, protect};
 pub(crate) use super::common::semihosting::marker;
 pub(crate) use port::exit;

@@ -4,6 +4,7 @@ use firstlight_image::virtio::pci::{ConfigSpace, Function};
 use x86_64::instructions::port::Port;
 
 pub(crate) use crate::arch::common::registers::{Window, can_be, window};
+use crate::machine::Machine;
 
 /// Where the address of a word of configuration space goes, and where the word is.
 const PCI_ADDRESS: u16 = 0xcf8;
@@ -13,19 +14,19 @@ const PCI_ENABLE: u32 = 1 << 31;
 /// The configuration space of PCI by its two ports. Without PCI all of it reads as ones.
 pub(crate) struct PciPorts(());
 
-impl PciPorts {
-    /// Always there, as ports.
-    ///
-    /// # Safety
-    /// Nothing else uses the two ports meanwhile.
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "other processors have no such ports"
-    )]
-    pub(crate) unsafe fn open() -> Option<Self> {
-        Some(Self(()))
-    }
+/// Always there, as ports.
+///
+/// # Safety
+/// Nothing else uses the two ports meanwhile.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "other processors have no such ports"
+)]
+pub(crate) unsafe fn pci(_: &Machine) -> Option<PciPorts> {
+    Some(PciPorts(()))
+}
 
+impl PciPorts {
     /// Selects a word; the port where it is.
     fn select(function: Function, at: u8) -> Port<u32> {
         let function_bits = u32::from(function.bus) << 16

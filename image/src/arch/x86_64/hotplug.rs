@@ -1,78 +1,81 @@
-//! Ports of memory hotplug: the registers of slots, [`SlotPorts`], and the power button,
-//! [`PowerButton`].
+//! Ports of memory hotplug: the registers of slots and those of fixed events, [`Ports`].
 
-use firstlight_image::hotplug::Registers;
-use x86_64::instructions::port::Port;
+use firstlight_image::hotplug::{Place, PowerButton};
+use firstlight_image::virtio::Registers;
+use x86_64::instructions::port::{Port, PortRead, PortWrite};
 
 use crate::firmware::late;
 use crate::machine::Machine;
 
-/// The registers of slots, at their ports: the first; without slots there is none.
-pub(crate) struct SlotPorts(Option<u16>);
+/// So many ports from the first on; without any, all of it reads as ones, as a bus does.
+#[derive(Default)]
+pub(crate) struct Ports {
+    first: u16,
+    bytes: u16,
+}
 
-/// Both, on a machine with a power button, which ends their use.
+/// The registers of slots, if there are some, and the power button, on a machine with one: it ends their use.
 ///
 /// # Safety
 /// Nothing else uses their ports.
-pub(crate) unsafe fn open(machine: &Machine) -> Option<(SlotPorts, PowerButton)> {
-    let port = machine.tables.rest.event_port?;
+pub(crate) unsafe fn open(machine: &Machine) -> Option<(Ports, PowerButton<Ports>)> {
+    let events = Ports {
+        first: machine.tables.rest.event_port?,
+        bytes: 4,
+    };
     // On other boards anything may be at those ports: they are not even looked at.
-    let place = late::slots(machine).filter(|place| place.is_io);
-    let first = place.and_then(|place| u16::try_from(place.address).ok());
-    // SAFETY: firmware's tables name the port; the rest is the caller's promise.
-    Some((SlotPorts(first), unsafe { PowerButton::new(port) }))
+    let slots = match late::dsdt(machine).and_then(Place::of_slots) {
+        Some(Place::Ports(first)) => Ports { first, bytes: 24 },
+        _ => Ports::default(),
+    };
+    Some((slots, PowerButton::fixed(events)))
 }
 
-// Where there are none all of it reads as ones, as a bus does.
-impl Registers for SlotPorts {
-    fn read32(&self, at: u16) -> u32 {
-        let Some(first) = self.0 else { return u32::MAX };
-        // SAFETY: firmware names the registers; reading them has no effect.
-        unsafe { Port::new(first + at).read() }
+impl Ports {
+    /// The port of a value of type `V`; `None` outside.
+    fn port<V>(&self, at: u32) -> Option<Port<V>> {
+        let at = u16::try_from(at).ok()?;
+        let end = usize::from(at) + size_of::<V>();
+        let port = self.first.checked_add(at)?;
+        (end <= self.bytes.into()).then(|| Port::new(port))
     }
 
-    fn read8(&self, at: u16) -> u8 {
-        let Some(first) = self.0 else { return u8::MAX };
-        // SAFETY: as above.
-        unsafe { Port::new(first + at).read() }
-    }
-
-    fn write32(&mut self, at: u16, value: u32) {
-        let Some(first) = self.0 else { return };
-        // SAFETY: the ports are this driver's (the promise of `open`).
-        unsafe { Port::new(first + at).write(value) }
-    }
-
-    fn write8(&mut self, at: u16, value: u8) {
-        let Some(first) = self.0 else { return };
-        // SAFETY: as above.
-        unsafe { Port::new(first + at).write(value) }
-    }
-}
-
-/// Bit 8 of the fixed events.
-const POWER_BUTTON: u16 = 1 << 8;
-
-/// The power button, by the registers of fixed events.
-pub(crate) struct PowerButton {
-    status: Port<u16>,
-}
-
-impl PowerButton {
-    /// # Safety
-    /// `port` is that of fixed events, in firmware's tables, and nothing else uses it.
-    unsafe fn new(port: u16) -> Self {
-        // The interrupt stays masked; the enable bit is what makes the board note a press.
-        // SAFETY: the caller's promise.
-        unsafe { Port::new(port + 2).write(POWER_BUTTON) }
-        Self {
-            status: Port::new(port),
+    fn read<V: PortRead>(&self, at: u32, nothing: V) -> V {
+        match self.port(at) {
+            // SAFETY: firmware's tables name the registers; reading them has no effect.
+            Some(mut port) => unsafe { port.read() },
+            None => nothing,
         }
     }
 
-    /// Whether it was pressed.
-    pub(crate) fn is_pressed(&mut self) -> bool {
-        // SAFETY: as for `new`; reading clears nothing.
-        unsafe { self.status.read() & POWER_BUTTON != 0 }
+    fn write<V: PortWrite>(&self, at: u32, value: V) {
+        if let Some(mut port) = self.port(at) {
+            // SAFETY: the ports are this driver's (the promise of `open`).
+            unsafe { port.write(value) }
+        }
+    }
+}
+
+impl Registers for Ports {
+    fn bytes(&self) -> u32 {
+        self.bytes.into()
+    }
+    fn read8(&self, at: u32) -> u8 {
+        self.read(at, u8::MAX)
+    }
+    fn read16(&self, at: u32) -> u16 {
+        self.read(at, u16::MAX)
+    }
+    fn read32(&self, at: u32) -> u32 {
+        self.read(at, u32::MAX)
+    }
+    fn write8(&mut self, at: u32, value: u8) {
+        self.write(at, value);
+    }
+    fn write16(&mut self, at: u32, value: u16) {
+        self.write(at, value);
+    }
+    fn write32(&mut self, at: u32, value: u32) {
+        self.write(at, value);
     }
 }

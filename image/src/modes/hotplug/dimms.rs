@@ -2,12 +2,12 @@
 
 use firstlight::addr::Frame;
 use firstlight_image::hotplug::{Change, Dimm, MOST_SLOTS, Slots};
+use firstlight_image::virtio::Registers;
 use firstlight_wire::Hotplug;
 use log::info;
 
 use super::memory::{OWN, Plugged, Plugging};
 use super::refused::{Reason, Refused};
-use crate::arch::hotplug::SlotPorts;
 use crate::arch::ticks;
 use crate::lists::list_in;
 use crate::machine::Machine;
@@ -22,17 +22,17 @@ struct Known {
 }
 
 /// The DIMMs of a machine.
-pub(super) struct Dimms {
-    slots: Slots<SlotPorts>,
+pub(super) struct Dimms<R> {
+    slots: Slots<R>,
     /// By slot.
     known: &'static mut [Option<Known>],
     /// DIMMs that came so far.
     came: u32,
 }
 
-impl Dimms {
+impl<R: Registers> Dimms<R> {
     /// `None`: there is no memory for a list of them.
-    pub(super) fn new(machine: &Machine, slots: SlotPorts) -> Option<Self> {
+    pub(super) fn new(machine: &Machine, slots: R) -> Option<Self> {
         Some(Self {
             slots: Slots::new(slots, machine.words.slots),
             known: list_in(&machine.frames, OWN, MOST_SLOTS as usize, |_| None)?,

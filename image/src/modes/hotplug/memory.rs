@@ -23,7 +23,8 @@ use crate::lists::list_in;
 use crate::machine::Machine;
 use crate::processors::{Processors, StartedCpus};
 
-/// The zone of the image's own memory: no memory that comes is in it, as none is below 4 GiB.
+/// The zone of the image's own memory. Memory that comes is above it; on aarch64 some may come below 4 GiB, and is
+/// taken when none of the start's is left there.
 pub(super) const OWN: ZoneKind = ZoneKind::Dma32;
 
 /// Memory that is used.
@@ -117,7 +118,12 @@ impl<'m> Plugging<'m> {
             }
         };
         let policy = self.machine.words.online;
-        let of = frames.zone_by_policy(range, node, policy);
+        let by = |policy| frames.zone_by_policy(range, node, policy);
+        // Memory that is of two zones by its addresses can only be Movable as a whole.
+        let of = by(policy).or_else(|error| match policy {
+            OnlinePolicy::OnlineKernel => Err(error),
+            _ => by(OnlinePolicy::OnlineMovable).map_err(|_| error),
+        });
         let of = of.map_err(Refused::Hotplug)?;
         if range.end() > DirectMap::limit() {
             return Err(Refused::NotMapped);
@@ -128,7 +134,7 @@ impl<'m> Plugging<'m> {
                 .map_err(|_| Refused::NotMapped)?;
             PhysRange::with_size(page.addr().get(), PAGE_BYTES).ok_or(Refused::NotMapped)
         };
-        self.direct.add(core::iter::once(range), table)?;
+        self.direct.plug(range, table)?;
         let segment = ZoneSegment {
             frames: all,
             node,

@@ -26,11 +26,11 @@ use resized::Resized;
 
 /// Serves it.
 pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
-    // SAFETY: nothing else in this image uses the ports of slots and of the power button.
+    // SAFETY: nothing else in this image uses the registers of slots and of the power button.
     let Some((slots, mut button)) = (unsafe { open(machine) }) else {
         error!(
             "hotplug: this machine has no slots of DIMMs or no power button, which would end it; \
-             expected pc or q35 of x86_64"
+             expected pc or q35 of x86_64, or virt of aarch64 by UEFI with ACPI"
         );
         return Outcome::Machine;
     };

@@ -4,7 +4,7 @@
 
 use crate::common::qemu;
 mod arm;
-mod started;
+pub(crate) mod started;
 mod sticks;
 mod variables;
 
@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// No boot here takes longer, however slow the host.
-const DEADLINE: Duration = Duration::from_secs(300);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
 /// A boot whose result, read from the stick, is what came by the serial port.
 fn run(machine: Machine, append: &str, extra: &[&str]) -> Result<Record, BootError> {

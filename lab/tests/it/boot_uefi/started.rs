@@ -112,6 +112,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// QEMU, and its files.
+    pub(crate) fn parts(self) -> (Killed, Uefi) {
+        (self.qemu, self.uefi)
+    }
+
     /// What became of it, at its end or when its log has `until`.
     pub(crate) fn ended(mut self, until: &str) -> Started {
         let status = self.until(until);
@@ -236,7 +241,7 @@ impl Picture {
 }
 
 /// A QEMU that is killed when it goes out of sight.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {

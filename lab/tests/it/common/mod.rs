@@ -2,6 +2,7 @@
 
 pub(crate) mod checkers;
 pub(crate) mod here;
+pub(crate) mod hotplug;
 pub(crate) mod image;
 pub(crate) mod qemu;
 pub(crate) mod tree;

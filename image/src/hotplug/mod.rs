@@ -1,25 +1,34 @@
 //! Slots of DIMMs that come and go while the machine runs: [`Slots`], the registers that QEMU
-//! has for them, as ACPI's code for this board uses them, and where that says they are, [`Place`].
+//! has for them, as ACPI's code for this board uses them. Where that says they are: [`Place`]; what ends
+//! their use: [`PowerButton`].
 //!
 //! One register selects a slot, others describe what is in it, and a byte of status says what
 //! happened to it since. What came of that is reported back, so that the host knows.
 
+mod button;
+mod place;
+
 use firstlight::addr::PhysRange;
+
+use crate::virtio::Registers;
+
+pub use button::PowerButton;
+pub use place::Place;
 
 /// The most slots that a machine has.
 pub const MOST_SLOTS: u32 = 256;
 
 /// Written: the slot that the other registers are about. Read: the address, low half.
-const SELECT: u16 = 0;
-const ADDRESS: u16 = 0;
+const SELECT: u32 = 0;
+const ADDRESS: u32 = 0;
 /// Written: what the outcome is of. Read: the address, high half.
-const OUTCOME_OF: u16 = 4;
+const OUTCOME_OF: u32 = 4;
 /// Written: the outcome. Read: the size, low half.
-const OUTCOME: u16 = 8;
-const BYTES: u16 = 8;
+const OUTCOME: u32 = 8;
+const BYTES: u32 = 8;
 /// The node, in firmware's numbers.
-const DOMAIN: u16 = 16;
-const STATUS: u16 = 20;
+const DOMAIN: u32 = 16;
+const STATUS: u32 = 20;
 
 /// Bits of the status byte: there is a DIMM; it came; it is to go.
 const ENABLED: u8 = 1;
@@ -37,77 +46,6 @@ const OF_EJECTION: u32 = 3;
 const SUCCESS: u32 = 0;
 const FAILURE: u32 = 1;
 const IN_USE: u32 = 0x81;
-
-/// Where the registers are: at I/O port 0xa00 of QEMU's boards `pc` and `q35`, in memory of arm64's `virt`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Whether they are I/O ports, not memory.
-    pub is_io: bool,
-    /// The first of them.
-    pub address: u64,
-}
-
-impl Place {
-    /// What ACPI's code in a DSDT calls them.
-    const REGION: &[u8] = b"\x5b\x80HPMR";
-    /// Their bytes.
-    const BYTES: u64 = 24;
-
-    /// By the region that ACPI's code in `dsdt` declares for them; `None` if it declares none, or one of another kind.
-    ///
-    /// ```
-    /// use firstlight_image::hotplug::Place;
-    /// let code = b"\x5b\x80HPMR\x01\x0b\x00\x0a\x0a\x18"; // OperationRegion (HPMR, SystemIO, 0x0A00, 0x18)
-    /// assert_eq!(Place::find(code), Some(Place { is_io: true, address: 0xa00 }));
-    /// ```
-    #[must_use]
-    pub fn find(dsdt: &[u8]) -> Option<Self> {
-        let at = dsdt
-            .windows(Self::REGION.len())
-            .position(|code| code == Self::REGION)?;
-        let (space, rest) = dsdt.get(at + Self::REGION.len()..)?.split_first()?;
-        let is_io = match space {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
-        let (address, rest) = integer(rest)?;
-        let (bytes, _) = integer(rest)?;
-        let ends = address.checked_add(bytes)?;
-        let fits = bytes >= Self::BYTES && address > 0 && (!is_io || ends <= 1 << 16);
-        fits.then_some(Self { is_io, address })
-    }
-}
-
-/// An integer of ACPI's code, and what follows it.
-fn integer(code: &[u8]) -> Option<(u64, &[u8])> {
-    let (kind, rest) = code.split_first()?;
-    let bytes = match kind {
-        0x0a => 1,
-        0x0b => 2,
-        0x0c => 4,
-        0x0e => 8,
-        _ => return None,
-    };
-    let (value, rest) = rest.split_at_checked(bytes)?;
-    let value = value
-        .iter()
-        .rev()
-        .fold(0, |all, byte| all << 8 | u64::from(*byte));
-    Some((value, rest))
-}
-
-/// The registers.
-pub trait Registers {
-    /// Reads 32 bits.
-    fn read32(&self, at: u16) -> u32;
-    /// Reads a byte.
-    fn read8(&self, at: u16) -> u8;
-    /// Writes 32 bits.
-    fn write32(&mut self, at: u16, value: u32);
-    /// Writes a byte.
-    fn write8(&mut self, at: u16, value: u8);
-}
 
 /// A DIMM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -238,6 +176,7 @@ impl<R: Registers> Slots<R> {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::virtio::fake::Bytes;
     use std::vec;
     use std::vec::Vec;
 
@@ -257,7 +196,19 @@ mod tests {
     }
 
     impl Registers for &mut Board {
-        fn read32(&self, at: u16) -> u32 {
+        fn bytes(&self) -> u32 {
+            24
+        }
+
+        fn read16(&self, at: u32) -> u16 {
+            panic!("no register has 16 bits: {at}")
+        }
+
+        fn write16(&mut self, at: u32, _: u16) {
+            panic!("no register has 16 bits: {at}")
+        }
+
+        fn read32(&self, at: u32) -> u32 {
             let Some(slot) = self.slots.get(self.selected) else {
                 return 0;
             };
@@ -275,12 +226,12 @@ mod tests {
             }
         }
 
-        fn read8(&self, at: u16) -> u8 {
+        fn read8(&self, at: u32) -> u8 {
             assert_eq!(at, 20);
             self.slots.get(self.selected).map_or(0, |slot| slot.status)
         }
 
-        fn write32(&mut self, at: u16, value: u32) {
+        fn write32(&mut self, at: u32, value: u32) {
             if at == 0 {
                 self.selected = value as usize;
             }
@@ -295,7 +246,7 @@ mod tests {
             }
         }
 
-        fn write8(&mut self, at: u16, value: u8) {
+        fn write8(&mut self, at: u32, value: u8) {
             assert_eq!(at, 20);
             let selected = self.selected;
             let slot = &mut self.slots[selected];
@@ -334,64 +285,8 @@ mod tests {
     }
 
     #[test]
-    fn registers_are_where_the_board_declares_them() {
-        let find = |code: &[u8]| Place::find(&[b"DSDT and before".as_slice(), code].concat());
-        let io = |address| {
-            Some(Place {
-                is_io: true,
-                address,
-            })
-        };
-        let memory = |address| {
-            Some(Place {
-                is_io: false,
-                address,
-            })
-        };
-        assert_eq!(find(b"\x5b\x80HPMR\x01\x0b\x00\x0a\x0a\x18\x5b"), io(0xa00));
-        // arm64's `virt`, and in a wider form.
-        assert_eq!(
-            find(b"\x5b\x80HPMR\x00\x0c\0\0\x07\x09\x0a\x18"),
-            memory(0x907_0000)
-        );
-        let wide = b"\x5b\x80HPMR\x00\x0e\0\0\x07\x09\x01\0\0\0\x0b\x18\0";
-        assert_eq!(find(wide), memory(0x1_0907_0000));
-        for none in [
-            &b""[..],
-            b"\x5b\x80HPMX\x01\x0b\x00\x0a\x0a\x18",
-            // The fields of the region name it, too.
-            b"\x5b\x81HPMR\x01\x0b\x00\x0a\x0a\x18",
-            // Another space, too few registers, beyond all ports, at 0, no integers.
-            b"\x5b\x80HPMR\x02\x0b\x00\x0a\x0a\x18",
-            b"\x5b\x80HPMR\x01\x0b\x00\x0a\x0a\x17",
-            b"\x5b\x80HPMR\x01\x0b\xf0\xff\x0a\x18",
-            b"\x5b\x80HPMR\x01\x0b\x00\x00\x0a\x18",
-            b"\x5b\x80HPMR\x01\x70\x00\x0a\x0a\x18",
-        ] {
-            assert_eq!(find(none), None, "{}", none.escape_ascii());
-        }
-        for end in 0..wide.len() {
-            assert_eq!(Place::find(&wide[..end]), None);
-        }
-    }
-
-    /// As on a board without slots: nothing answers.
-    struct Bus;
-
-    impl Registers for Bus {
-        fn read32(&self, _: u16) -> u32 {
-            u32::MAX
-        }
-        fn read8(&self, _: u16) -> u8 {
-            u8::MAX
-        }
-        fn write32(&mut self, _: u16, _: u32) {}
-        fn write8(&mut self, _: u16, _: u8) {}
-    }
-
-    #[test]
     fn where_nothing_answers_there_are_no_slots() {
-        let mut slots = Slots::new(Bus, 256);
+        let mut slots = Slots::new(Bytes::new(0), 256);
         assert_eq!((slots.count(), slots.take(0)), (0, None));
         assert_eq!(slots.next_change(), None);
     }
