@@ -102,7 +102,8 @@ test-workspace: setup
 TEST_ANEW = cargo test --quiet -p firstlight $(ENGINE:%=--config profile.dev.package.%.opt-level=0)
 
 test-features: setup
-	@$(TEST_ANEW) --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
+	@$(TEST_ANEW) --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_ranges::
+	@$(TEST_ANEW:firstlight=firstlight-frames) --features check-double-free --lib -- caches_agree
 	@$(TEST_ANEW) --no-default-features --features movable --test it -- tables_machine:: frames_machine::
 
 # Of each property one case in twenty: the code is that of 4 KiB, with other numbers.
@@ -308,7 +309,7 @@ miri-units: miri-setup
 
 miri-machines: miri-setup
 	@$(call MIRI) -p firstlight --test it -- \
-	    cpu_cache:: cpu_cell:: over_model:: \
+	    cpu_cache:: cpu_cell:: \
 	    frames_ranges::a_kernel_s_own_deallocate frames_ranges::an_owned_block \
 	    frames_ranges::blocks_beside_a_giant_frame frames_machine::misuse \
 	    cpu_machine::a_frame_free_in_the_shared_levels cpu_machine::a_slot_serves cpu_machine::the_block_freed_last \
@@ -317,13 +318,12 @@ miri-machines: miri-setup
 	    memmap_machine::linear memmap_machine::memory_that_is_zero memmap_machine::of_templates \
 	    over_machine::bad_ranges over_machine::what_was_never_added \
 	    content_machine::what_an_isolation content_machine::what_is_borrowed \
-	    hash_tables::a_table_on_the_allocator_s_memory cpu_model::small
+	    hash_tables::a_table_on_the_allocator_s_memory
 
 miri-seeds: miri-setup ## long: the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each, and more cases of its models
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) -p firstlight-frames --lib -- threads_never
-	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) -p firstlight --test it -- cpu_model::small
-	@FIRSTLIGHT_MODEL_CASES=4 $(call MIRI) -p firstlight-frames --lib -- frames::tests::model frames::tests::ranges frames::segment::pinned
-	@FIRSTLIGHT_MODEL_CASES=4 $(call MIRI) -p firstlight --test it -- over_model:: cpu_model::small
+	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) -p firstlight-frames --lib -- small_caches
+	@FIRSTLIGHT_MODEL_CASES=4 $(call MIRI) -p firstlight-frames --lib -- frames::tests::model frames::segment::pinned
 
 # Models run beside each other: each keeps the stacks of its threads, engine/loom/src/stacks.rs.
 loom: setup ## test: the allocator's concurrency under the model checker loom (minutes)

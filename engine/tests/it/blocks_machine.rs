@@ -10,7 +10,7 @@ use firstlight::blocks::{Block, BlockId, BlockMemory, BlockSize, BlockState, Blo
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::{ExtentKind, LayoutPolicy};
 use firstlight::node::ZoneKind;
-use kit::{GIB, MIB, Machine, Uninitialised, layout_with_windows, range};
+use kit::{GIB, MIB, Machine, built, layout_with_windows, range};
 use proptest::prelude::*;
 
 const HUGE: u64 = 2 * MIB;
@@ -32,8 +32,7 @@ fn machine(movable_node: bool) -> Frames<'static> {
     let reserved = [range(4 * GIB + 300 * MIB, 4 * GIB + 301 * MIB)];
     let memory = range(MEMORY.0, MEMORY.1);
     let layout = layout_with_windows(memory, &reserved, &windows, &policy);
-    let platform: &'static Uninitialised = Box::leak(Box::default());
-    Frames::build(layout, platform).unwrap()
+    built(layout)
 }
 
 /// What is compared of a block.

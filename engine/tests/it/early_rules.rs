@@ -1,17 +1,13 @@
 //! The rules of early allocation, one by one, and what hostile input meets.
 
-use firstlight::addr::{PhysAddr, PhysRange};
+use crate::kit::{MIB, range};
+
+use firstlight::addr::PhysAddr;
 use firstlight::early::{
     Allocation, Direction, EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest, EarlySet,
 };
 use firstlight::map::{Attributes, MapEntry, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::node::NodeId;
-
-const MIB: u64 = 1 << 20;
-
-fn range(start: u64, end: u64) -> PhysRange {
-    PhysRange::new(start, end).unwrap()
-}
 
 /// Runs `test` with memory 0..64 MiB on node 0 and 64..128 MiB on node 1.
 fn with_two_nodes(test: impl FnOnce(EarlyMemory<'_>)) {

@@ -6,7 +6,7 @@ use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{Content, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
-use kit::{GIB, MIB, Uninitialised, layout_of_nodes, layout_with_windows, page, range};
+use kit::{GIB, MIB, built, layout_of_nodes, layout_with_windows, page, range};
 
 /// Memory of node 0 from `memory` without `reserved`, and windows by node.
 fn frames(
@@ -25,8 +25,7 @@ fn frames_with_zeros(
     zero: &'static [FrameRange],
 ) -> Frames<'static> {
     let layout = layout_with_windows(memory, reserved, windows, &LayoutPolicy::DEFAULT);
-    let platform: &'static Uninitialised = Box::leak(Box::default());
-    Frames::build(layout.with_zero_memory(zero), platform).unwrap()
+    built(layout.with_zero_memory(zero))
 }
 
 /// Every page of the machine once, then all of them back.
@@ -115,8 +114,7 @@ fn tables_that_windows_lack_can_be_provided() {
     let with_share = |share| {
         let memory = range(4 * GIB, 5 * GIB);
         let layout = layout_with_windows(memory, &[], &windows, &LayoutPolicy::DEFAULT);
-        let platform: &'static Uninitialised = Box::leak(Box::default());
-        Frames::build(layout.with_window_share(share), platform).unwrap()
+        built(layout.with_window_share(share))
     };
     let dimm = range(2 * START + 140 * GIB, 2 * START + 141 * GIB + 128 * MIB);
     let machine = with_share(128);
@@ -194,8 +192,7 @@ fn room_of_512_mib_is_as_documented() {
         let windows = [(nodes - 1, range(START, START + 64 * GIB))];
         let memory = range(GIB, GIB + 512 * MIB);
         let layout = layout_of_nodes(nodes, memory, &[], &windows, &LayoutPolicy::DEFAULT);
-        let platform: &'static Uninitialised = Box::leak(Box::default());
-        let machine = Frames::build(layout, platform).unwrap();
+        let machine = built(layout);
         machine.add(range(START, START + gib * GIB)).unwrap();
         let refused = machine.add(range(START + gib * GIB, START + gib * GIB + 2 * MIB));
         assert!(

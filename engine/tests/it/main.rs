@@ -15,12 +15,9 @@ mod blocks_model;
 mod content_known;
 #[cfg(feature = "content")]
 mod content_machine;
-#[cfg(feature = "content")]
-mod content_model;
 mod cpu_cache;
 mod cpu_cell;
 mod cpu_machine;
-mod cpu_model;
 mod cpu_nodes;
 mod cpu_ranges;
 mod cpu_segments;
@@ -75,8 +72,6 @@ mod occupancy_machine;
 mod offline_machine;
 #[cfg(all(feature = "content", feature = "hotplug"))]
 mod over_machine;
-#[cfg(all(feature = "content", feature = "hotplug"))]
-mod over_model;
 mod preserve_machine;
 mod preserve_table;
 #[cfg(feature = "content")]
@@ -88,8 +83,6 @@ mod water_marks_machine;
 mod windows_beside;
 #[cfg(all(feature = "content", feature = "hotplug"))]
 mod windows_machine;
-#[cfg(all(feature = "content", feature = "hotplug"))]
-mod windows_model;
 #[cfg(feature = "content")]
 mod zeroing_knobs;
 #[cfg(feature = "content")]

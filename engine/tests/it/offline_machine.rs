@@ -13,7 +13,7 @@ use firstlight::frames::{
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
 use kit::threads::{Held, SetOnDrop, random};
-use kit::{GIB, MIB, Uninitialised, layout_with_windows, range};
+use kit::{GIB, MIB, built, layout_with_windows, range};
 
 const DIMM: u64 = 128 * MIB;
 
@@ -34,8 +34,7 @@ fn machine_with(
         ..LayoutPolicy::DEFAULT
     };
     let layout = layout_with_windows(memory, &[], &[(owner, window)], &policy);
-    let platform: &'static Uninitialised = Box::leak(Box::default());
-    Frames::build(layout, platform).unwrap()
+    built(layout)
 }
 
 fn dimm(slot: u64) -> PhysRange {
@@ -297,8 +296,7 @@ fn reserved_memory_that_stays_is_named() {
     let (memory, window) = (range(4 * GIB, 6 * GIB), range(64 * GIB, 65 * GIB));
     let kernel = range(5 * GIB + MIB, 5 * GIB + 3 * MIB);
     let layout = layout_with_windows(memory, &[kernel], &[(0, window)], &LayoutPolicy::DEFAULT);
-    let platform: &'static Uninitialised = Box::leak(Box::default());
-    let machine = Frames::build(layout, platform).unwrap();
+    let machine = built(layout);
     let owner = |block: PhysRange| match machine.offline(block).unwrap_err() {
         HotplugError {
             frame,
@@ -431,8 +429,7 @@ fn windows_that_cost_too_much_are_left_out() {
     };
     let windows: Vec<_> = (0u64..).zip(sizes).map(window).collect();
     let layout = layout_with_windows(memory, &[], &windows, &LayoutPolicy::DEFAULT);
-    let platform: &'static Uninitialised = Box::leak(Box::default());
-    let frames = Frames::build(layout, platform).unwrap();
+    let frames = built(layout);
     // At most 1/128 of memory, besides its own tables.
     assert!(frames.metadata().reserved_bytes < (64 * MIB) / 100);
 }

@@ -11,15 +11,9 @@ use firstlight::frames::{
     Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
-
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+use kit::{GIB, MIB, range};
 
 const PAGE: Request = Request::new(Order::PAGE);
-
-fn range(start: u64, end: u64) -> PhysRange {
-    PhysRange::new(start, end).unwrap()
-}
 
 fn span(bytes: PhysRange) -> FrameRange {
     bytes.inner_frames()

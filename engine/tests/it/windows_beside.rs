@@ -11,7 +11,7 @@ use firstlight::frames::{Frames, HotplugError, NewMemory, OnlinePolicy, Refusal,
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::threads::SetOnDrop;
-use kit::{GIB, MIB, Uninitialised, layout_with_windows, machine_with_windows, range};
+use kit::{GIB, MIB, built, layout_with_windows, machine_with_windows, range};
 
 const NORMAL: NodeZone = NodeZone {
     node: NodeId(0),
@@ -307,8 +307,7 @@ fn a_window_without_tables_of_its_own_node_takes_no_memory() {
         let reserved = [range(4 * GIB + bytes, 8 * GIB)];
         let policy = LayoutPolicy::DEFAULT;
         let layout = layout_with_windows(memory, &reserved, &[(1, at(0, 2048))], &policy);
-        let platform: &'static Uninitialised = Box::leak(Box::default());
-        Frames::build(layout, platform).unwrap()
+        built(layout)
     };
     let all = with_free(GIB).metadata().reserved_bytes;
     // The tables of the window's own node are the last.

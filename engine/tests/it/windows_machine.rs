@@ -12,7 +12,7 @@ use firstlight::frames::{
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::threads::{Held, SetOnDrop, random};
-use kit::{GIB, MIB, Uninitialised, layout_with_windows, machine_with_windows, range};
+use kit::{GIB, MIB, built, layout_with_windows, machine_with_windows, range};
 
 const DIMM: u64 = 128 * MIB;
 const ZONES: [ZoneKind; 2] = [ZoneKind::Normal, ZoneKind::Movable];
@@ -170,8 +170,7 @@ fn memory_is_used_as_the_policy_says() {
             ..LayoutPolicy::DEFAULT
         };
         let layout = layout_with_windows(range(4 * GIB, 5 * GIB), &[], &[(1, window)], &policy);
-        let platform: &'static Uninitialised = Box::leak(Box::default());
-        let machine = Frames::build(layout, platform).unwrap();
+        let machine = built(layout);
         let usual = if movable_node {
             ZoneKind::Movable
         } else {

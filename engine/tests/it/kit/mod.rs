@@ -141,14 +141,23 @@ pub(crate) fn layout_of_nodes(
     Layout::build(early, topology, policy, slots.layout).unwrap()
 }
 
+/// The allocator of a layout.
+pub(crate) fn built(layout: Layout<'static>) -> Frames<'static> {
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    Frames::build(layout, platform).unwrap()
+}
+
 /// A machine with such memory and windows, nothing of it reserved.
 pub(crate) fn machine_with_windows(
     memory: PhysRange,
     windows: &[(u32, PhysRange)],
 ) -> Frames<'static> {
-    let layout = layout_with_windows(memory, &[], windows, &LayoutPolicy::DEFAULT);
-    let platform: &'static Uninitialised = Box::leak(Box::default());
-    Frames::build(layout, platform).unwrap()
+    built(layout_with_windows(
+        memory,
+        &[],
+        windows,
+        &LayoutPolicy::DEFAULT,
+    ))
 }
 
 /// Caches of CPUs that live as long as the test.

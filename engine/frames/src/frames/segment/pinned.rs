@@ -500,7 +500,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(cases())]
+        #![proptest_config(cases(200))]
         /// Beside a plain set of frames.
         #[test]
         fn it_lists_what_a_set_has(steps in prop::collection::vec((any::<bool>(), 0..40_u64, 1..12_u64), 1..60)) {

@@ -14,6 +14,8 @@ use crate::frames::segment::Segment;
 use crate::frames::segment::init::{RangeCursor, start};
 #[cfg(firstlight_loom)]
 use crate::frames::segment::initial_zeros::InitialZeros;
+#[cfg(not(firstlight_loom))]
+use crate::frames::segment::pinned::Entry;
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
 #[cfg(not(firstlight_loom))]
@@ -30,6 +32,9 @@ use proptest::prelude::ProptestConfig;
 use std::boxed::Box;
 use std::vec::Vec;
 
+/// Frames of a node and zone.
+pub(crate) type Extent = (FrameRange, u16, ZoneKind);
+
 pub(crate) fn frames(start: u64, end: u64) -> FrameRange {
     FrameRange::new(start, end).expect("a range that does not end before it starts")
 }
@@ -39,9 +44,12 @@ pub(crate) fn none_pinned() -> &'static Pinned<'static> {
     Box::leak(Box::new(Pinned::new(Table::from_slice(&[]))))
 }
 
-/// A segment with its tables not yet written.
+/// A segment with its tables not yet written, some of it reserved or absent.
 #[cfg(not(firstlight_loom))]
-pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
+pub(crate) fn blank_segment_with(
+    frames: FrameRange,
+    pinned: &'static Pinned<'static>,
+) -> Segment<'static> {
     use crate::carver::Carver;
     use crate::frames::segment::table::Table;
     use core::ptr::NonNull;
@@ -56,22 +64,11 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
         Table::carve(&mut carver, giants).unwrap(),
         Table::carve(&mut carver, huges).unwrap(),
     );
-    Segment::new(
-        frames,
-        none_pinned(),
-        giants,
-        words,
-        Table::carve(&mut carver, huges).unwrap(),
-    )
+    let bitmaps = Table::carve(&mut carver, huges).unwrap();
+    Segment::new(frames, pinned, giants, words, bitmaps)
 }
 
-/// A segment whose atomics the model checker knows.
-#[cfg(firstlight_loom)]
-pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
-    blank_segment_with(frames, none_pinned())
-}
-
-/// A segment over blank tables, some of it reserved or absent.
+/// Likewise, of atomics that the model checker knows.
 #[cfg(firstlight_loom)]
 pub(crate) fn blank_segment_with(
     frames: FrameRange,
@@ -102,7 +99,7 @@ pub(crate) fn blank_segment_with(
 /// A started segment.
 #[cfg(firstlight_loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
-    let segment = blank_segment(frames);
+    let segment = blank_segment_with(frames, none_pinned());
     start(
         &segment,
         &mut RangeCursor::new(reserved),
@@ -124,16 +121,37 @@ impl Segment<'_> {
     }
 }
 
+/// These frames are reserved or absent; with space for many ranges.
+#[cfg(not(firstlight_loom))]
+pub(crate) fn pinned(range: FrameRange) -> &'static Pinned<'static> {
+    let entries: Vec<_> = (0..300).map(|_| Entry::default()).collect();
+    let list = Pinned::of(Table::from_slice(entries.leak()), range);
+    Box::leak(Box::new(list.expect("an entry")))
+}
+
+/// The zones of so many nodes.
+pub(crate) fn zones(nodes: usize) -> &'static mut [Zones] {
+    let zones: Vec<_> = (0..nodes).map(|_| Zones::default()).collect();
+    zones.leak()
+}
+
 /// Segments over `extents` (ascending), nothing of them started.
-pub(crate) fn segments(
-    extents: &[(FrameRange, u16, ZoneKind)],
+pub(crate) fn segments(extents: &[Extent], reserved: &[FrameRange]) -> Segments<'static> {
+    segments_with(extents, reserved, none_pinned())
+}
+
+/// [`segments`], of which some frames, that are reserved, can't be freed.
+pub(crate) fn segments_with(
+    extents: &[Extent],
     reserved: &[FrameRange],
+    pinned: &'static Pinned<'static>,
 ) -> Segments<'static> {
     let reserved: &'static [FrameRange] = Box::leak(reserved.to_vec().into_boxed_slice());
     let all: Vec<_> = extents
         .iter()
         .map(|&(frames, node, zone)| {
-            ZoneSegment::new(blank_segment(frames), NodeId(node), zone, Some(reserved))
+            let segment = blank_segment_with(frames, pinned);
+            ZoneSegment::new(segment, NodeId(node), zone, Some(reserved))
         })
         .collect();
     let nodes = extents
@@ -141,8 +159,7 @@ pub(crate) fn segments(
         .map(|extent| usize::from(extent.1) + 1)
         .max()
         .unwrap_or(0);
-    let zones: Vec<_> = (0..nodes).map(|_| Zones::default()).collect();
-    Segments::new(Box::leak(all.into_boxed_slice()), zones.leak())
+    Segments::new(Box::leak(all.into_boxed_slice()), zones(nodes))
 }
 
 /// The only segment, or the first one.
@@ -152,13 +169,6 @@ pub(crate) fn first<'s>(segments: &'s Segments<'static>) -> &'s Segment<'static>
         .next()
         .and_then(ZoneSegment::online)
         .expect("a segment")
-}
-
-/// Allocates an unmovable block at its frame; whether that was possible.
-#[cfg(not(firstlight_loom))]
-pub(crate) fn take_at(segments: &Segments<'_>, block: Block) -> bool {
-    let segment = segments.of(block.range()).and_then(ZoneSegment::online);
-    segment.is_some_and(|segment| segment.take_at(block, Mobility::Unmovable).is_ok())
 }
 
 /// Frees a block; whether that was possible.
@@ -190,13 +200,13 @@ pub(crate) fn allocate_frames(
     crate::frames::range::contiguous::allocate_on(segments, nodes, want, zones, None)
 }
 
-/// How much a property test does: `FIRSTLIGHT_MODEL_CASES` cases, one under Miri if that is not set.
+/// How much a property test does: `FIRSTLIGHT_MODEL_CASES` cases; if that is not set one under Miri, else as many as usual.
 #[cfg(not(firstlight_loom))]
-pub(crate) fn cases() -> ProptestConfig {
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
     let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
         .ok()
         .and_then(|n| n.parse().ok());
-    let cases = set.unwrap_or(if cfg!(miri) { 1 } else { 200 });
+    let cases = set.unwrap_or(if cfg!(miri) { 1 } else { usual });
     ProptestConfig {
         cases,
         failure_persistence: None,
@@ -215,10 +225,10 @@ pub(crate) const RECOUNT_EVERY: usize = 100;
 #[cfg(not(firstlight_loom))]
 pub(crate) const RECOUNT_SOON: usize = if cfg!(miri) { 8 } else { 1 };
 
-/// One in so many of the [`cases`], each of [`MANY_STEPS`].
+/// One in so many of 200 [`cases`], each of [`MANY_STEPS`].
 #[cfg(not(firstlight_loom))]
 pub(crate) fn long_cases(one_in: u32) -> ProptestConfig {
-    let all = cases();
+    let all = cases(200);
     ProptestConfig {
         cases: all.cases.div_ceil(one_in),
         ..all

@@ -3,16 +3,14 @@
 
 #[cfg(not(firstlight_loom))]
 mod contiguous;
-#[cfg(not(firstlight_loom))]
-mod frame_set;
 pub(crate) mod kit;
+#[cfg(not(firstlight_loom))]
+mod levels;
 #[cfg(firstlight_loom)]
 pub(crate) mod loom;
-#[cfg(not(firstlight_loom))]
+#[cfg(all(not(firstlight_loom), feature = "content", feature = "hotplug"))]
 mod model;
-#[cfg(not(firstlight_loom))]
+#[cfg(all(not(firstlight_loom), feature = "content", feature = "hotplug"))]
 mod owners;
 #[cfg(not(firstlight_loom))]
 mod range_threads;
-#[cfg(not(firstlight_loom))]
-mod ranges;

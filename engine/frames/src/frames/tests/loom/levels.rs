@@ -8,7 +8,7 @@ use super::kit::{
 };
 use crate::frames::request::ZoneChoice;
 use crate::frames::segment::statistics::Statistics;
-use crate::frames::tests::kit::{frames, segments, want};
+use crate::frames::tests::kit::{blank_segment_with, frames, none_pinned, segments, want};
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_ORDER};
 use crate::frames::zone::segment::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
@@ -321,7 +321,7 @@ fn three_cpus_open_take_and_give_back() {
 #[test]
 fn an_absent_segment_is_never_written_nor_taken_from() {
     model(|| {
-        let segment = crate::frames::tests::kit::blank_segment(frames(0, END));
+        let segment = blank_segment_with(frames(0, END), none_pinned());
         let absent: &'static _ = Box::leak(Box::new(ZoneSegment::new(
             segment,
             NodeId(0),
