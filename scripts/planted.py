@@ -136,23 +136,23 @@ MISTAKES = {
     ),
     "one user's slabs are filled before all others": (
         MACHINE + "fills.rs",
-        ".min_by_key(|(turn, _)| filled(turn))?",
-        ".min_by_key(|(turn, _)| *turn)?",
+        ".min_by_key(|next| filled(&next.turn))?",
+        ".min_by_key(|next| next.turn)?",
     ),
     "a slab that was filled for one user is another's replacement": (
         MACHINE + "returns.rs",
         "self.replacements.became_clean(key, whose);",
         "self.replacements.became_clean(key, match whose {\n            Whose::User(user) => Whose::User(user ^ 1),\n            other => other,\n        });",
     ),
-    "what is filled with pages of one that waits replaces nothing of it": (
-        "pool/src/lease/replace.rs",
-        "oldest(Some(whose)).or_else(|| oldest(None))",
-        "oldest(Some(whose))",
+    "what is lacking is filled with pages that others gave back": (
+        MACHINE + "mod.rs",
+        "has_pages: next.has_pages,",
+        "has_pages: true,",
     ),
-    "what is lacking has the pages of those that wait": (
+    "one whose pages are back waits for what has none": (
         MACHINE + "fills.rs",
-        "if self.is_short(key) && first.peek().is_some() {",
-        "if self.is_short(key) && false {",
+        "if has_pages || lacking.may_take_any {",
+        "if lacking.may_take_any {",
     ),
     "a client gets another node's memory": (
         MACHINE + "choose.rs",

@@ -76,6 +76,7 @@ mod preserve_machine;
 mod preserve_table;
 #[cfg(feature = "content")]
 mod reporting_machine;
+mod shown;
 mod start_machine;
 mod tables_machine;
 mod water_marks_machine;

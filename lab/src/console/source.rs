@@ -286,6 +286,34 @@ mod tests {
         }
     }
 
+    /// Interrupted before each byte, and broken after some.
+    struct Broken(usize);
+
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0 += 1;
+            buffer[0] = b'x';
+            match self.0 {
+                7.. => Err(io::ErrorKind::BrokenPipe.into()),
+                count if count % 2 == 1 => Err(io::ErrorKind::Interrupted.into()),
+                _ => Ok(1),
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_interrupted_is_repeated_and_one_that_fails_is_told() {
+        let (reader, queue) = queue(1 << 20);
+        reader.listen(Source::Bytes(Box::new(Broken(0))));
+        let all: Vec<_> = std::iter::from_fn(|| queue.next_now().ok()).collect();
+        let bytes = all.iter().filter(|heard| matches!(heard, Heard::Bytes(..)));
+        assert_eq!(bytes.count(), 3);
+        let Some(Heard::End(Err(error))) = all.last() else {
+            panic!("no end is told");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
     #[test]
     fn a_tty_is_read_while_nobody_listens_up_to_a_bound_in_bytes() {
         let (reader, queue) = queue(1 << 20);

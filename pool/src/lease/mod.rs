@@ -19,7 +19,7 @@ mod whose;
 
 pub use grant::Grant;
 pub use pipe::{LeasePipe, Pipes};
-pub use replace::{Owed, Replacements};
+pub use replace::{Owed, OwedTo, Replacements};
 pub use reserve::{Due, Reserve};
 pub use whose::Whose;
 

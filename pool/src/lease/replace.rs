@@ -7,8 +7,7 @@
 //! are together never more than its quota. A limit on bytes a second would do the
 //! same only if it were right for every machine's speed of zeroing.
 //!
-//! What is filled in the turn of a user that can still reach all that it gave back was filled with pages that others
-//! gave back, if they wait: it takes the place of the oldest of theirs.
+//! Pages that a user gave back are promised to what takes that slab's place: nothing else is filled with them.
 
 use super::quota::{Account, Charge};
 use super::{Serial, Whose};
@@ -27,9 +26,11 @@ pub struct Owed {
 /// Slabs of a class that a user gave back.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Those that a process may still reach.
+    /// Those whose pages are not back: a process has them pinned, or draws them again.
+    held: u64,
+    /// Those that a process may still reach, and that have no pages.
     reachable: u64,
-    /// Of these, those that were replaced already.
+    /// Of both, those that were replaced already.
     replaced: u64,
     /// Out of reach, and not replaced yet.
     waiting: u64,
@@ -37,8 +38,28 @@ struct Counts {
 
 impl Counts {
     fn owed(&self) -> u64 {
-        self.reachable - self.replaced + self.waiting
+        self.held + self.reachable + self.waiting - self.replaced
     }
+
+    /// Those that can be replaced with the pages that came back.
+    fn promised(&self) -> u64 {
+        self.waiting + self.reachable.saturating_sub(self.replaced)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.held + self.reachable + self.waiting == 0
+    }
+}
+
+/// For whom slabs of a class are to be filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwedTo {
+    /// A user.
+    pub whose: Whose,
+    /// How many.
+    pub slabs: u64,
+    /// Whether the pages of one are back.
+    pub has_pages: bool,
 }
 
 /// One that waits for a clean slab. What is charged to nobody waits in its user's turn as well.
@@ -59,35 +80,57 @@ pub struct Replacements {
 }
 
 impl Replacements {
-    /// A user's slab of the class is back; [`Replacements::out_of_reach`] must follow.
+    fn of(&mut self, key: Key, whose: Whose) -> &mut Counts {
+        self.counts.entry((key, whose)).or_default()
+    }
+
+    /// A user's slab of the class is on its way back; [`Replacements::out_of_reach`] must follow.
     pub fn came_back(&mut self, key: Key, whose: Whose) {
-        self.counts.entry((key, whose)).or_default().reachable += 1;
+        self.of(key, whose).held += 1;
     }
 
-    /// Users for whom slabs of the class are to be filled yet, and how many.
-    pub fn owed(&self, key: Key) -> impl Iterator<Item = (Whose, u64)> {
-        let owed = self
-            .of_class(key)
-            .map(|(whose, counts)| (whose, counts.owed()));
-        owed.filter(|(_, slabs)| *slabs > 0)
+    /// The pages of one of a user's slabs are back, or are not any more.
+    pub fn has_pages(&mut self, key: Key, whose: Whose, are_back: bool) {
+        let counts = self.of(key, whose);
+        let (from, to) = if are_back {
+            (&mut counts.held, &mut counts.reachable)
+        } else {
+            (&mut counts.reachable, &mut counts.held)
+        };
+        *from = from.saturating_sub(1);
+        *to += 1;
     }
 
-    /// Users of whose slabs of the class some are out of reach, and wait for clean ones.
-    pub fn waiting(&self, key: Key) -> impl Iterator<Item = Whose> {
-        let waiting = self.of_class(key).filter(|(_, counts)| counts.waiting > 0);
-        waiting.map(|(whose, _)| whose)
-    }
-
-    fn of_class(&self, key: Key) -> impl Iterator<Item = (Whose, &Counts)> {
+    /// For whom slabs of the class are to be filled yet.
+    pub fn owed(&self, key: Key) -> impl Iterator<Item = OwedTo> {
         let counts = self.counts.range((key, Whose::FIRST)..=(key, Whose::LAST));
-        counts.map(|((_, whose), counts)| (*whose, counts))
+        let owed = counts.map(|((_, whose), counts)| OwedTo {
+            whose: *whose,
+            slabs: counts.owed(),
+            has_pages: counts.promised() > 0,
+        });
+        owed.filter(|owed| owed.slabs > 0)
     }
 
-    /// No process can reach one of a user's slabs any more that came back; its charge, if it can be credited at
+    /// Bytes of each class that are promised to what takes the places of slabs whose pages are back.
+    pub fn promised(&self) -> impl Iterator<Item = (Key, u64)> {
+        let promised = self.counts.iter();
+        let promised = promised.map(|((key, _), counts)| (*key, counts.promised()));
+        let promised = promised.filter(|(_, slabs)| *slabs > 0);
+        promised.map(|(key, slabs)| (key, key.bytes.saturating_mul(slabs)))
+    }
+
+    /// Slabs of a user's whose pages are not all back, and that were replaced already.
+    pub fn replaced_without_pages(&self, key: Key, whose: Whose) -> u64 {
+        let counts = self.counts.get(&(key, whose));
+        counts.map_or(0, |counts| counts.replaced.saturating_sub(counts.reachable))
+    }
+
+    /// No process can reach one of a user's slabs any more, whose pages are back; its charge, if it can be credited at
     /// once.
     #[must_use]
     pub fn out_of_reach(&mut self, key: Key, whose: Whose, owed: Owed) -> Option<Owed> {
-        let counts = self.counts.entry((key, whose)).or_default();
+        let counts = self.of(key, whose);
         counts.reachable = counts.reachable.saturating_sub(1);
         if counts.replaced > 0 {
             counts.replaced -= 1;
@@ -111,22 +154,17 @@ impl Replacements {
     /// One more slab of the class is clean, in this user's turn; the charge to credit.
     #[must_use]
     pub fn became_clean(&mut self, key: Key, whose: Whose) -> Option<Owed> {
-        let oldest = |of: Option<Whose>| {
-            let is_it = |one: &Waiting| one.key == key && of.is_none_or(|of| of == one.whose);
-            self.waiting.iter().position(is_it)
-        };
-        let Some(oldest) = oldest(Some(whose)).or_else(|| oldest(None)) else {
-            if let Some(counts) = self.counts.get_mut(&(key, whose)) {
-                counts.replaced = counts.reachable.min(counts.replaced + 1);
-            }
+        let is_its = |one: &Waiting| (one.key, one.whose) == (key, whose);
+        let oldest = self.waiting.iter().position(is_its);
+        let counts = self.of(key, whose);
+        let Some(oldest) = oldest else {
+            counts.replaced = (counts.held + counts.reachable).min(counts.replaced + 1);
+            self.forget_if_empty(key, whose);
             return None;
         };
-        let replaced = self.waiting.remove(oldest);
-        if let Some(counts) = self.counts.get_mut(&(key, replaced.whose)) {
-            counts.waiting -= 1;
-        }
-        self.forget_if_empty(key, replaced.whose);
-        replaced.owed
+        counts.waiting -= 1;
+        self.forget_if_empty(key, whose);
+        self.waiting.remove(oldest).owed
     }
 
     /// The class has all the slabs it is to have; the charges to credit.
@@ -134,7 +172,7 @@ impl Replacements {
     pub fn is_full(&mut self, key: Key) -> Vec<Owed> {
         let of_class = (key, Whose::FIRST)..=(key, Whose::LAST);
         for (_, counts) in self.counts.range_mut(of_class) {
-            counts.replaced = counts.reachable;
+            counts.replaced = counts.held + counts.reachable;
         }
         self.none_waits(|class| class == key)
     }
@@ -160,15 +198,14 @@ impl Replacements {
             if is_class(*key) {
                 counts.waiting = 0;
             }
-            counts.waiting + counts.reachable > 0
+            !counts.is_empty()
         });
         let credited = self.waiting.extract_if(.., |waiting| is_class(waiting.key));
         credited.filter_map(|waiting| waiting.owed).collect()
     }
 
     fn forget_if_empty(&mut self, key: Key, whose: Whose) {
-        let is_empty = |counts: &Counts| counts.waiting + counts.reachable == 0;
-        if self.counts.get(&(key, whose)).is_some_and(is_empty) {
+        if self.of(key, whose).is_empty() {
             self.counts.remove(&(key, whose));
         }
     }
@@ -210,51 +247,69 @@ mod tests {
 
     const USER: Whose = Whose::User(7);
     const OTHER: Whose = Whose::User(8);
-    const THIRD: Whose = Whose::User(9);
+
+    /// Whose slabs are to be filled, how many, and whether with pages that came back.
+    fn owed_to(all: &Replacements) -> Vec<(Whose, u64, bool)> {
+        let owed = all.owed(KEY);
+        owed.map(|owed| (owed.whose, owed.slabs, owed.has_pages))
+            .collect()
+    }
+
+    fn ends(all: &mut Replacements, whose: Whose, uid: u32) -> Option<Owed> {
+        all.came_back(KEY, whose);
+        all.has_pages(KEY, whose, true);
+        all.out_of_reach(KEY, whose, owed(uid))
+    }
 
     #[test]
     fn as_many_are_credited_as_were_filled_in_a_users_turn() {
         let mut all = Replacements::default();
-        all.came_back(KEY, OTHER);
         for _ in 0..2 {
             all.came_back(KEY, USER);
         }
+        assert_eq!(ends(&mut all, OTHER, 8), None);
+        assert_eq!(owed_to(&all), [(USER, 2, false), (OTHER, 1, true)]);
         // Both are replaced while its client can still reach them: each is credited once it cannot.
-        assert!(all.owed(KEY).eq([(USER, 2), (OTHER, 1)]));
-        assert_eq!(all.became_clean(KEY, USER), None);
-        assert_eq!(all.became_clean(KEY, USER), None);
+        for _ in 0..3 {
+            assert_eq!(all.became_clean(KEY, USER), None);
+        }
         // Slabs beyond what came back are no credit for later, nor for another.
-        assert_eq!(all.became_clean(KEY, USER), None);
-        assert!(all.owed(KEY).eq([(OTHER, 1)]));
-        assert_eq!(all.out_of_reach(KEY, OTHER, owed(8)), None);
-        assert!(all.waiting(KEY).eq([OTHER]));
+        assert_eq!(owed_to(&all), [(OTHER, 1, true)]);
         for _ in 0..2 {
+            all.has_pages(KEY, USER, true);
             assert!(all.out_of_reach(KEY, USER, owed(7)).is_some());
         }
-        all.came_back(KEY, USER);
-        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
+        assert_eq!(ends(&mut all, USER, 7), None);
         assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
         assert_eq!(all.is_full(KEY), [owed(8)]);
         // Nothing is left of them.
+        assert_eq!(all.became_clean(KEY, USER), None);
         assert!(all.counts.is_empty() && all.waiting.is_empty());
     }
 
     #[test]
-    fn what_is_filled_for_one_that_reaches_its_own_takes_the_place_of_the_oldest_that_waits() {
+    fn pages_that_are_back_are_promised_until_a_slab_was_filled_with_them() {
         let mut all = Replacements::default();
-        all.came_back(KEY, USER);
-        for whose in [OTHER, THIRD] {
-            all.came_back(KEY, whose);
-            let Whose::User(uid) = whose else { panic!() };
-            assert_eq!(all.out_of_reach(KEY, whose, owed(uid)), None);
+        let promised = |all: &Replacements| all.promised().map(|(_, bytes)| bytes).sum::<u64>();
+        for _ in 0..2 {
+            all.came_back(KEY, USER);
         }
-        assert_eq!(all.became_clean(KEY, USER), Some(owed(8)));
-        assert!(all.owed(KEY).eq([(USER, 1), (THIRD, 1)]));
-        // What waits of its own comes first.
-        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
-        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
-        assert_eq!(all.became_clean(KEY, THIRD), Some(owed(9)));
-        assert!(all.counts.is_empty() && all.waiting.is_empty());
+        assert_eq!((promised(&all), owed_to(&all)), (0, vec![(USER, 2, false)]));
+        all.has_pages(KEY, USER, true);
+        assert_eq!((promised(&all), owed_to(&all)), (1, vec![(USER, 2, true)]));
+        // Drawn again, and taken away again.
+        all.has_pages(KEY, USER, false);
+        assert_eq!(promised(&all), 0);
+        all.has_pages(KEY, USER, true);
+        assert_eq!(ends(&mut all, OTHER, 8), None);
+        assert_eq!(promised(&all), 2);
+        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(
+            (promised(&all), owed_to(&all)),
+            (1, vec![(USER, 1, false), (OTHER, 1, true)])
+        );
+        assert_eq!(all.became_clean(KEY, OTHER), Some(owed(8)));
+        assert_eq!(promised(&all), 0);
     }
 
     #[test]
@@ -265,15 +320,14 @@ mod tests {
             charge: Charge::default(),
             lease: None,
         };
-        for _ in 0..2 {
-            all.came_back(KEY, USER);
-        }
+        all.came_back(KEY, USER);
+        all.has_pages(KEY, USER, true);
         assert!(all.out_of_reach(KEY, USER, free).is_some());
-        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
+        assert_eq!(ends(&mut all, USER, 7), None);
         assert_eq!(all.became_clean(other, USER), None);
         assert_eq!(all.is_full(other), []);
         // Both are filled in its turn, of which one was charged.
-        assert!(all.owed(KEY).eq([(USER, 2)]));
+        assert_eq!(owed_to(&all), [(USER, 2, true)]);
         assert_eq!(all.became_clean(KEY, USER), None);
         assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
         assert_eq!(all.owed(KEY).count(), 0);
@@ -282,15 +336,13 @@ mod tests {
     #[test]
     fn nothing_waits_while_nothing_is_filled() {
         let mut all = Replacements::default();
-        for _ in 0..2 {
-            all.came_back(KEY, USER);
-        }
-        assert_eq!(all.out_of_reach(KEY, USER, owed(7)), None);
+        all.came_back(KEY, USER);
+        assert_eq!(ends(&mut all, USER, 7), None);
         let account = owed(7).charge.accounts().first().cloned().unwrap();
         assert_eq!(all.waiting_bytes(&account), Some((KEY, 1)));
         assert_eq!(all.none_is_replaced(), [owed(7)]);
         assert_eq!(all.waiting_bytes(&account), None);
         // The other is to be filled, once that goes on.
-        assert!(all.owed(KEY).eq([(USER, 1)]));
+        assert_eq!(owed_to(&all), [(USER, 1, false)]);
     }
 }

@@ -92,6 +92,8 @@ pub(super) struct Class {
     pub(super) trouble: Option<String>,
     /// When to try again after that.
     pub(super) retry_at: Option<Instant>,
+    /// When to try again what takes pages that are promised to nobody.
+    pub(super) any_retry_at: Option<Instant>,
 }
 
 impl Class {
@@ -106,6 +108,7 @@ impl Class {
             dirty_bytes: 0,
             trouble: None,
             retry_at: None,
+            any_retry_at: None,
         }
     }
 
@@ -123,6 +126,7 @@ impl Class {
     pub(super) fn want(&mut self, slabs: u32) -> (Vec<(SlabId, u64)>, Vec<SlabId>) {
         self.spec.wanted = slabs;
         self.retry_at = None;
+        self.any_retry_at = None;
         self.trouble = None;
         let mut excess = self.present().saturating_sub(self.wanted());
         let mut cancelled = Vec::new();

@@ -255,12 +255,13 @@ impl Machine {
 
     /// A worker is done with a slab.
     fn filled(&mut self, now: Now, slab: SlabId, error: Option<String>) {
-        let turn = self.fills.done(slab);
+        let next = self.fills.done(slab);
+        let had_pages = next.is_some_and(|next| next.has_pages);
         let core = &mut self.core;
-        match core.slabs.filled(slab, error, now.instant) {
+        match core.slabs.filled(slab, error, had_pages, now.instant) {
             Filled::Clean(key) => {
                 core.keep_clean(slab);
-                if let Some(whose) = turn {
+                if let Some(whose) = next.and_then(|next| next.turn) {
                     self.returns.became_clean(core, key, whose);
                 }
             }
@@ -290,16 +291,17 @@ impl Machine {
                 continue;
             }
             let lacking = self.core.slabs.lacking(node, now);
-            let Some((turn, key)) = self.fills.next(node, &lacking, &self.returns) else {
+            let Some(next) = self.fills.next(node, &lacking, &self.returns) else {
                 continue;
             };
-            let Some(order) = self.core.slabs.begin_fill(key) else {
+            let Some(order) = self.core.slabs.begin_fill(next.key) else {
                 continue;
             };
-            self.fills.begin(node, order.id, turn);
+            self.fills.begin(node, order.id, next);
             self.core.act(Action::Fill {
                 slab: order.id,
                 spec: order.spec,
+                has_pages: next.has_pages,
             });
         }
     }

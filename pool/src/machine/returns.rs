@@ -14,7 +14,7 @@ use super::action::{Action, Seen};
 use super::core::Core;
 use crate::config::Size;
 use crate::lease::quota::{Account, Charge};
-use crate::lease::{Owed, Replacements, Serial, Whose};
+use crate::lease::{Owed, OwedTo, Replacements, Serial, Whose};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +40,8 @@ struct Dirty {
     charge: Charge,
     whose: Whose,
     lease: Option<Serial>,
+    /// Whether it is being emptied, and another is to take its place; if not, it is being zeroed in place.
+    is_emptied: bool,
 }
 
 /// A slab that was emptied, and that its client may still reach.
@@ -99,6 +101,7 @@ impl Returns {
         charge: Charge,
     ) {
         self.replacements.came_back(key, whose);
+        self.replacements.has_pages(key, whose, true);
         let lease = Some(serial);
         self.out_of_reach(core, key, whose, Owed { charge, lease });
     }
@@ -132,6 +135,7 @@ impl Returns {
             charge,
             whose,
             lease,
+            is_emptied: false,
         };
         self.dirty.insert(slab, dirty);
         match zeroed {
@@ -148,10 +152,10 @@ impl Returns {
     }
 
     fn empty(&mut self, core: &mut Core, slab: SlabId) {
-        let Some(dirty) = self.dirty.get(&slab) else {
+        let Some(dirty) = self.dirty.get_mut(&slab) else {
             return;
         };
-        // Not while it was zeroed in place: none was to take its place.
+        dirty.is_emptied = true;
         self.replacements.came_back(dirty.key, dirty.whose);
         core.act(Action::Empty {
             slab,
@@ -172,6 +176,9 @@ impl Returns {
             return;
         };
         core.slabs.emptied(dirty.key, dirty.bytes);
+        if used_bytes == 0 {
+            self.replacements.has_pages(dirty.key, dirty.whose, true);
+        }
         if is_alone && used_bytes == 0 {
             self.forget(core, slab, dirty);
         } else {
@@ -218,6 +225,11 @@ impl Returns {
             };
             if revoked.under_way {
                 continue;
+            }
+            let (had_none, has_none) = (revoked.used_bytes == 0, reach.used_bytes == 0);
+            if had_none != has_none {
+                let Dirty { key, whose, .. } = revoked.of;
+                self.replacements.has_pages(key, whose, has_none);
             }
             revoked.used_bytes = reach.used_bytes;
             revoked.was_alone &= reach.is_alone;
@@ -280,17 +292,38 @@ impl Returns {
         }
     }
 
-    /// Users for whom slabs of the class are to be filled yet, and how many.
-    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = (Whose, u64)> {
+    /// For whom slabs of the class are to be filled yet.
+    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = OwedTo> {
         self.replacements.owed(key)
     }
 
-    /// Users of whose slabs of the class some are out of reach, and wait for clean ones.
-    pub(super) fn waiting(&self, key: Key) -> impl Iterator<Item = Whose> {
-        self.replacements.waiting(key)
+    /// Bytes of each class that are promised to what takes the places of slabs whose pages are back, or those that are
+    /// of one that is being emptied, of which `used_bytes` are not yet, or of which some are pinned.
+    pub(super) fn promised(&self, used_bytes: impl Fn(SlabId) -> u64) -> Vec<(Key, u64)> {
+        let without = |dirty: &Dirty, used_bytes: u64| {
+            let back_bytes = dirty.bytes.saturating_sub(used_bytes);
+            (dirty.key, back_bytes.min(dirty.key.bytes))
+        };
+        let mut promised: Vec<_> = self.replacements.promised().collect();
+        let emptying = self.dirty.iter().filter(|(_, dirty)| dirty.is_emptied);
+        promised.extend(emptying.map(|(slab, dirty)| without(dirty, used_bytes(*slab))));
+        let mut replaced = BTreeMap::new();
+        for Revoked { of, used_bytes, .. } in self.revoked.values().filter(|one| one.used_bytes > 0)
+        {
+            let user = (of.key, of.whose);
+            let replaced = replaced
+                .entry(user)
+                .or_insert_with(|| self.replacements.replaced_without_pages(of.key, of.whose));
+            if *replaced > 0 {
+                *replaced -= 1;
+            } else {
+                promised.push(without(of, *used_bytes));
+            }
+        }
+        promised
     }
 
-    /// A slab of the class is clean, in this user's turn: one that was given back is replaced.
+    /// A slab of the class is clean, in this user's turn: one that it gave back is replaced.
     pub(super) fn became_clean(&mut self, core: &mut Core, key: Key, whose: Whose) {
         let credited = self.replacements.became_clean(key, whose);
         core.settle(credited);
@@ -343,6 +376,7 @@ impl Returns {
         }
         let (key, bytes) = self.replacements.waiting_bytes(account)?;
         let why = match core.slabs.trouble_of(key) {
+            Some(_) if core.slabs.fills(key) => "which is being filled".into(),
             Some(trouble) => format!("and none is filled: {trouble}"),
             None if core.is_paused => {
                 "and filling is paused: the machine is short of memory".into()

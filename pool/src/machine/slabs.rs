@@ -40,8 +40,8 @@ pub(super) struct FillOrder {
 pub(super) struct Lacking {
     pub(super) key: Key,
     pub(super) slabs: u64,
-    /// Whether its last one could not be filled.
-    pub(super) is_in_trouble: bool,
+    /// Whether one may be filled with pages that are promised to nobody: for a while after that failed it may not.
+    pub(super) may_take_any: bool,
 }
 
 /// What became of a slab that a worker is done with.
@@ -143,7 +143,7 @@ impl Slabs {
         let lacking = lacking.into_iter().map(|class| Lacking {
             key: class.spec.key,
             slabs: (class.wanted() - class.present()) as u64,
-            is_in_trouble: class.trouble.is_some(),
+            may_take_any: class.any_retry_at.is_none_or(|at| at <= now),
         });
         lacking.collect()
     }
@@ -185,8 +185,14 @@ impl Slabs {
         filling.map(|filling| filling.id)
     }
 
-    /// A slab is filled from end to end and marked so, or why it is not.
-    pub(super) fn filled(&mut self, id: SlabId, error: Option<String>, now: Instant) -> Filled {
+    /// A slab is filled from end to end and marked so, or why it is not; whether pages were there for it that came back.
+    pub(super) fn filled(
+        &mut self,
+        id: SlabId,
+        error: Option<String>,
+        had_pages: bool,
+        now: Instant,
+    ) -> Filled {
         let draining = self.draining;
         let is_it = |filling: &Filling| filling.id == id;
         let mut classes = self.classes.iter_mut();
@@ -197,14 +203,23 @@ impl Slabs {
         class.filling.retain(|filling| filling.id != id);
         match error {
             None if wanted => {
-                class.trouble = None;
-                class.retry_at = None;
                 class.clean.push(id);
+                class.retry_at = None;
+                // What else is lacking may lack pages as before.
+                if !had_pages || class.present() >= class.wanted() {
+                    class.any_retry_at = None;
+                }
+                if class.any_retry_at.is_none() {
+                    class.trouble = None;
+                }
                 return Filled::Clean(class.spec.key);
             }
             Some(error) if wanted => {
                 class.trouble = Some(error);
-                class.retry_at = Some(now + RETRY_AFTER);
+                class.any_retry_at = Some(now + RETRY_AFTER);
+                if had_pages {
+                    class.retry_at = class.any_retry_at;
+                }
             }
             _ => {}
         }
@@ -295,6 +310,7 @@ impl Slabs {
         if let Some(class) = self.class(key) {
             class.dirty_bytes = class.dirty_bytes.saturating_sub(bytes);
             class.retry_at = None;
+            class.any_retry_at = None;
         }
     }
 
@@ -413,6 +429,12 @@ impl Slabs {
         classes.find_map(|class| class.trouble.as_deref())
     }
 
+    /// Whether a slab of a class is being filled.
+    pub(super) fn fills(&self, key: Key) -> bool {
+        let class = self.classes.iter().find(|class| class.spec.key == key);
+        class.is_some_and(|class| !class.filling.is_empty())
+    }
+
     /// Why a class does not grow.
     pub(super) fn trouble_of(&self, key: Key) -> Option<&str> {
         let class = self.classes.iter().find(|class| class.spec.key == key);
@@ -460,6 +482,13 @@ impl Slabs {
             filling.map(move |filling| bytes.saturating_sub(filling.done_bytes))
         });
         lacking.min()
+    }
+
+    /// Whether a slab of a class could not be filled though pages were there for it, for a check from outside.
+    #[cfg(test)]
+    pub(super) fn fails_with_pages(&self, key: Key) -> bool {
+        let class = self.classes.iter().find(|class| class.spec.key == key);
+        class.is_some_and(|class| class.retry_at.is_some())
     }
 
     /// Every clean slab, for a check from outside.

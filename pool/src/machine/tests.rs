@@ -53,7 +53,7 @@ fn fill_all(slabs: &mut Slabs) -> usize {
     let mut filled = 0;
     while let Some(order) = begin_fill(slabs, now) {
         assert!(matches!(
-            slabs.filled(order.id, None, now),
+            slabs.filled(order.id, None, true, now),
             Filled::Clean(_)
         ));
         filled += 1;
@@ -73,8 +73,11 @@ fn no_slab_is_allocated_twice_and_none_before_it_is_filled() {
     assert!(taken(&mut slabs).is_none());
     let order = begin_fill(&mut slabs, now).unwrap();
     assert!(taken(&mut slabs).is_none(), "being filled");
-    assert_eq!(slabs.filled(order.id, None, now), Filled::Clean(key(BYTES)));
-    assert_eq!(slabs.filled(order.id, None, now), Filled::Unknown);
+    assert_eq!(
+        slabs.filled(order.id, None, true, now),
+        Filled::Clean(key(BYTES))
+    );
+    assert_eq!(slabs.filled(order.id, None, true, now), Filled::Unknown);
     assert_eq!(fill_all(&mut slabs), 2);
     let mut seen = Vec::new();
     while let Some(slab) = taken(&mut slabs) {
@@ -108,7 +111,7 @@ fn classes_grow_and_shrink_at_run_time() {
     let order = begin_fill(&mut slabs, now).unwrap();
     let (clean, cancelled) = slabs.want(&[spec(1)]);
     assert_eq!((clean.len(), cancelled), (2, vec![order.id]));
-    assert_eq!(slabs.filled(order.id, None, now), Filled::Unwanted);
+    assert_eq!(slabs.filled(order.id, None, true, now), Filled::Unwanted);
     assert_eq!(slabs.rows()[0].clean_slabs, 1);
     let other = Spec {
         key: key(2 << 20),
@@ -152,7 +155,7 @@ fn what_cannot_be_filled_is_reported_and_tried_again_later() {
     let mut slabs = slabs(1);
     let now = Instant::now();
     let order = begin_fill(&mut slabs, now).unwrap();
-    let filled = slabs.filled(order.id, Some("filling stopped: full".into()), now);
+    let filled = slabs.filled(order.id, Some("filling stopped: full".into()), true, now);
     assert_eq!(filled, Filled::Unwanted);
     assert_eq!(
         slabs.rows()[0].trouble.as_deref(),
@@ -385,7 +388,7 @@ fn a_daemon_is_full_when_no_slab_is_to_be_filled() {
     let now = Instant::now();
     let order = begin_fill(&mut slabs, now).unwrap();
     assert_eq!(slabs.fill_bytes(), (2 * BYTES, 0), "one is being filled");
-    slabs.filled(order.id, None, now);
+    slabs.filled(order.id, None, true, now);
     assert_eq!(slabs.fill_bytes(), (BYTES, BYTES));
     fill_all(&mut slabs);
     assert_eq!(slabs.fill_bytes(), (0, 2 * BYTES));

@@ -161,6 +161,19 @@ impl Machine {
         self.returns.revoked()
     }
 
+    /// Bytes of each class that are to be left for slabs that take the places of others: their pages are back, or coming
+    /// back, but for so many bytes that a slab still uses. Those that are being filled have theirs.
+    pub fn promised(&self, used_bytes: impl Fn(SlabId) -> u64) -> Vec<(Key, u64)> {
+        let mut promised = self.returns.promised(used_bytes);
+        for key in self.fills.with_pages() {
+            let mut of_class = promised.iter_mut().filter(|(class, _)| *class == key);
+            if let Some((_, bytes)) = of_class.find(|(_, bytes)| *bytes >= key.bytes) {
+                *bytes -= key.bytes;
+            }
+        }
+        promised
+    }
+
     /// Slabs that are being filled: [`Machine::progress`] says how far they are.
     pub fn filling(&self) -> impl Iterator<Item = SlabId> {
         self.core.slabs.filling()

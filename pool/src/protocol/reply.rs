@@ -344,14 +344,6 @@ pub struct Refusal {
     pub retry_after_ms: Option<u32>,
 }
 
-impl Misses {
-    /// Of these, the ones for which nothing that fits was ready in time.
-    #[must_use]
-    pub fn nothing_ready(&self) -> u64 {
-        self.empty + self.no_class + self.top_up
-    }
-}
-
 impl Refusal {
     /// A refusal.
     pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {

@@ -271,38 +271,54 @@ impl Server {
         }
     }
 
-    /// Handles one request of a user, or the end of one of its leases.
+    /// Handles one request of a user, or the end of one of its leases. Connections that have hung up before are closed
+    /// with it, until one takes long: a process that connects and hangs up delays no other of its user.
     pub(super) fn turn(&mut self, whose: Whose) {
         let begin = processor_time();
-        let Some(event) = self.turns.next(whose) else {
-            return;
-        };
-        match event.source {
-            Theirs::Connection(id) => {
-                if event.writable {
-                    self.flush(id);
+        let mut last = begin;
+        while let Some(event) = self.turns.next(whose) {
+            let is_all = match event.source {
+                Theirs::Connection(id) => {
+                    if event.writable {
+                        self.flush(id);
+                    }
+                    self.request(id, event.hung_up)
                 }
-                self.request(id, event.hung_up);
+                Theirs::LeasePipe(serial) => {
+                    self.lease_pipe(serial);
+                    true
+                }
+                Theirs::Door(_) => true,
+            };
+            let now = processor_time();
+            if is_all || now.saturating_sub(last) > LONG {
+                break;
             }
-            Theirs::LeasePipe(serial) => self.lease_pipe(serial),
-            Theirs::Door(_) => {}
+            last = now;
         }
         self.charge(whose, begin);
     }
 
-    /// Handles one request of a connection, if it may have one.
-    fn request(&mut self, id: ConnectionId, hung_up: bool) {
+    /// Handles one request of a connection, if it may have one; whether there was one.
+    fn request(&mut self, id: ConnectionId, hung_up: bool) -> bool {
         match self.connections.receive(id) {
             // A reply comes first, and an end that hung up before gets none.
             None if hung_up => self.close(id),
-            None => {}
-            Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Some(Ok(message)) => self.handle(id, &message),
+            None => return true,
+            Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {
+                return true;
+            }
+            Some(Ok(message)) => {
+                self.handle(id, &message);
+                return true;
+            }
             Some(Err(error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }))) => {
                 self.refuse_and_close(id, error.to_string());
+                return true;
             }
             Some(Err(_)) => self.close(id),
         }
+        false
     }
 
     fn handle(&mut self, id: ConnectionId, message: &[u8]) {

@@ -202,8 +202,12 @@ impl Pool {
             } => {
                 return self.top_up(slab, key, bytes, deadline);
             }
-            Action::Fill { slab, spec } => {
-                let error = self.fill(slab, &spec).err()?.to_string();
+            Action::Fill {
+                slab,
+                spec,
+                has_pages,
+            } => {
+                let error = self.fill(slab, &spec, has_pages).err()?.to_string();
                 self.is_done(slab);
                 return Some(Event::Filled {
                     slab,

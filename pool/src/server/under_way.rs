@@ -59,7 +59,7 @@ impl Pool {
     ) -> Option<Event> {
         let not_grown = |why| Some(Event::NotGrown { slab, why });
         let more_bytes = bytes.saturating_sub(key.bytes);
-        if self.has_room(key, more_bytes).is_err() {
+        if self.has_room(key, more_bytes, false).is_err() {
             return not_grown(NotGrown::NoPages);
         }
         let fill = Work::Fill {
@@ -96,7 +96,7 @@ impl Pool {
             .map_err(|_| io::Error::other("a worker ended"))
     }
 
-    pub(super) fn fill(&mut self, slab: SlabId, spec: &Spec) -> io::Result<()> {
+    pub(super) fn fill(&mut self, slab: SlabId, spec: &Spec, has_pages: bool) -> io::Result<()> {
         let key = spec.key;
         let work = Work::Fill {
             page: key.page,
@@ -105,7 +105,8 @@ impl Pool {
             deadline: None,
         };
         self.has_descriptors()?;
-        self.has_room(key, key.bytes).map_err(io::Error::other)?;
+        self.has_room(key, key.bytes, has_pages)
+            .map_err(io::Error::other)?;
         let new = Subject::New(Box::new(self.files.new_slab(slab, spec)));
         let job = Job::new(Ticket::Fill(key.node, slab), new, work);
         self.begin(slab, (key, key.bytes), &job);
@@ -128,11 +129,19 @@ impl Pool {
         )))
     }
 
-    /// Whether there is memory for so much more of a slab, beside what those under way still lack.
-    fn has_room(&self, key: Key, bytes: u64) -> Result<(), String> {
+    /// Whether there is memory for so much more of a slab, beside what those under way still lack, and, unless its user's
+    /// pages are back, what is promised to others.
+    fn has_room(&self, key: Key, bytes: u64, has_pages: bool) -> Result<(), String> {
+        let promised = if has_pages {
+            Vec::new()
+        } else {
+            let used_bytes = |slab| self.files.get(slab)?.used_bytes();
+            self.machine
+                .promised(|slab| used_bytes(slab).unwrap_or(u64::MAX))
+        };
         let under_way = self.under_way.values();
         let lacking = under_way.map(|slab| (slab.key, slab.lacking_bytes()));
-        self.files.has_room(key, bytes, lacking)
+        self.files.has_room(key, bytes, lacking.chain(promised))
     }
 
     fn begin(&mut self, slab: SlabId, (key, bytes): (Key, u64), job: &Job<Ticket>) {

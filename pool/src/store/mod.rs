@@ -104,7 +104,7 @@ impl Files {
     }
 
     /// Whether the kernel has free pages for `bytes` more of a slab of this class, beside what others that are
-    /// being filled still lack.
+    /// being filled or replaced still lack.
     ///
     /// # Errors
     /// It has not: what there is, and what to do.
@@ -112,9 +112,9 @@ impl Files {
         &self,
         key: Key,
         bytes: u64,
-        under_way: impl Iterator<Item = (Key, u64)>,
+        others: impl Iterator<Item = (Key, u64)>,
     ) -> Result<(), String> {
-        self.room.allows(key, bytes, under_way)
+        self.room.allows(key, bytes, others)
     }
 
     /// The limits of memory that slabs must be within.

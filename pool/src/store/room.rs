@@ -66,12 +66,14 @@ impl Room {
         &self,
         key: Key,
         bytes: u64,
-        under_way: impl Iterator<Item = (Key, u64)>,
+        others: impl Iterator<Item = (Key, u64)>,
     ) -> Result<(), String> {
         // What is available is not counted by node.
         let is_of_all = key.page == PageSize::Transparent || key.node.is_none();
-        let same = |other: &Key| other.page == key.page && (is_of_all || other.node == key.node);
-        let claimed = under_way.filter(|(other, _)| same(other));
+        // What may be of any node may be of this one.
+        let is_here = |node: Option<u32>| is_of_all || node.is_none() || node == key.node;
+        let same = |other: &Key| other.page == key.page && is_here(other.node);
+        let claimed = others.filter(|(other, _)| same(other));
         let claimed = claimed.map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
         if key.page == PageSize::Transparent {
             return self.allows_transparent(bytes, claimed);
@@ -133,7 +135,7 @@ fn but_claimed(claimed: u64, unit: &str) -> String {
     if claimed == 0 {
         return String::new();
     }
-    format!(" but {claimed}{unit} for slabs that are being filled")
+    format!(" but {claimed}{unit} for slabs that are being filled or replaced")
 }
 
 #[cfg(test)]
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!(allows(90, &[]), Ok(()));
         assert_eq!(allows(45, &[(thp, 40), (thp, 10)]), Ok(()));
         let said = allows(46, &[(thp, 40), (thp, 10)]).unwrap_err();
-        let words = "of memory 100 MiB are available but 50 MiB for slabs that are being filled:";
+        let words = "of memory 100 MiB are available but 50 MiB for slabs that are being filled or replaced:";
         assert!(said.contains(words), "{said}");
         // Reserved pages are taken from no other memory.
         assert_eq!(allows(90, &[(key(PageSize::Huge, None), 1 << 20)]), Ok(()));

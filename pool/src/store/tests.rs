@@ -302,7 +302,10 @@ fn a_slab_for_which_there_are_no_pages_is_not_begun() {
     assert_eq!(beside(free - (4 << 20)), Ok(()));
     let error = beside(free - (2 << 20)).unwrap_err();
     assert!(error.contains("set more aside"), "{error}");
-    assert!(error.contains("for slabs that are being filled"), "{error}");
+    assert!(
+        error.contains("for slabs that are being filled or replaced"),
+        "{error}"
+    );
 }
 
 /// What one client pins, draws or reserves, and what Linux counts for good where it finds no page, is counted in its

@@ -229,6 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_are_shown_as_one_line_of_text() {
+        extern crate std;
+        use std::format;
+        let line = CommandLine::new(b"a=\"b\" \xff\n\0c");
+        assert_eq!(format!("{line:?}"), r#""a=\"b\" \xff\n""#);
+        let shown = line.words().map(|word| format!("{word:?}"));
+        assert!(shown.eq([r#""a=\"b\"""#, r#""\xff""#]));
+    }
+
+    #[test]
     fn dash_and_underscore_are_one() {
         for text in ["movable_node", "movable-node"] {
             assert!(

@@ -1,12 +1,12 @@
 //! What each user is to be charged, counted without the machine: everything that left, until no
-//! process can reach it and a slab of its class was filled in its user's turn, or in that of one that has nothing that
-//! waits.
+//! process can reach it and a slab of its class was filled in its user's turn.
 
+use super::world::Node;
 use crate::lease::quota::Account;
 use crate::lease::{Serial, Whose};
 use crate::store::Key;
 use crate::store::slab::SlabId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Something that is charged.
 #[derive(Debug, Clone)]
@@ -141,12 +141,8 @@ impl Books {
     pub(super) fn clean(&mut self, key: Key, whose: Option<Whose>) {
         self.since_clean.retain(|(_, class), _| *class != key);
         let Some(whose) = whose else { return };
-        let of_class = |entry: &Entry| entry.key == key;
-        let own = self
-            .owed
-            .iter()
-            .position(|entry| of_class(entry) && entry.whose == whose);
-        if let Some(oldest) = own.or_else(|| self.owed.iter().position(of_class)) {
+        let is_its = |entry: &Entry| (entry.key, entry.whose) == (key, whose);
+        if let Some(oldest) = self.owed.iter().position(is_its) {
             self.owed.remove(oldest);
             return;
         }
@@ -175,24 +171,16 @@ impl Books {
         self.since_clean.clear();
     }
 
-    /// Users for whom slabs of a class are to be filled yet.
-    pub(super) fn owed(&self, key: Key) -> impl Iterator<Item = Whose> {
-        let back = self
-            .entries
-            .values()
-            .filter(move |entry| entry.is_back && entry.key == key);
-        let users: BTreeSet<_> = back.map(|entry| entry.whose).collect();
-        let reached = users.into_iter().filter(move |whose| {
-            let replaced = self.replaced.get(&(key, *whose)).copied().unwrap_or(0);
-            self.reachable(key, *whose) > replaced
-        });
-        reached.chain(self.waiting(key))
-    }
-
     /// Users with slabs of a class that none can reach any more, and that wait for clean ones.
     pub(super) fn waiting(&self, key: Key) -> impl Iterator<Item = Whose> {
         let owed = self.owed.iter().filter(move |entry| entry.key == key);
         owed.map(|entry| entry.whose)
+    }
+
+    /// Bytes of a node that are to be left for what waits so, but for one of a user's in a class.
+    pub(super) fn waiting_bytes(&self, node: Node) -> u64 {
+        let owed = self.owed.iter().filter(|entry| entry.key.node == node);
+        owed.map(|entry| entry.key.bytes).sum()
     }
 
     /// What is to be charged to an account.

@@ -16,6 +16,7 @@ impl Life {
         self.what_can_be_reached_is_watched();
         self.leases_last_until_they_are_ended();
         self.every_request_is_answered();
+        self.what_is_given_back_is_left();
     }
 
     fn no_inode_has_had_two_clients(&self) {
@@ -142,17 +143,9 @@ impl Life {
     }
 
     /// A node begins to fill a slab: between two that it fills for one user it fills no more for another than two of
-    /// the largest.
+    /// the largest, while slabs of that one wait that no process reaches any more.
     pub(super) fn is_in_turn(&mut self, slab: SlabId, key: Key) {
         let turn = self.machine.fills.turn(slab);
-        let mut credited = self.books.waiting(key).peekable();
-        if self.machine.core.slabs.trouble_of(key).is_some() && credited.peek().is_some() {
-            assert!(
-                credited.any(|whose| turn == Some(whose)),
-                "pages are lacking, and {turn:?} has those of one that waits"
-            );
-        }
-        drop(credited);
         let (mut waiting, node) = (BTreeSet::new(), key.node);
         for row in self.machine.core.slabs.rows() {
             let lacks =
@@ -163,9 +156,9 @@ impl Life {
                 node: row.node,
                 bytes: row.size_class_bytes,
             };
-            let is_short = row.trouble.is_some() || self.machine.fills.is_short(key);
-            if row.node == node && lacks && !is_short {
-                waiting.extend(self.books.owed(key));
+            let fails = self.machine.core.slabs.fails_with_pages(key);
+            if row.node == node && lacks && !fails {
+                waiting.extend(self.books.waiting(key));
             }
         }
         self.passed_over.retain(|(node, whose), _| {
@@ -178,6 +171,17 @@ impl Life {
             assert!(
                 *bytes <= 16 * M,
                 "{whose:?} waits, and {bytes} bytes were filled for {turn:?}"
+            );
+        }
+    }
+
+    /// What is not filled with pages that its user gave back leaves those that others gave back.
+    fn what_is_given_back_is_left(&self) {
+        for (node, left) in &self.begun_beside {
+            let waiting = self.books.waiting_bytes(*node) + self.bytes_on_their_way(*node);
+            assert!(
+                *left >= waiting,
+                "{waiting} bytes were given back, and {left} are left once another is filled"
             );
         }
     }

@@ -2,7 +2,7 @@
 //! do their work.
 
 use super::life::{Faults, Held, Job, Life, M, Task};
-use super::world::{InodeId, Mark};
+use super::world::{InodeId, Mark, Node};
 use crate::lease::{Serial, Whose};
 use crate::machine::{Action, Allocation, Event, NotGrown, Step};
 use crate::store::Key;
@@ -72,7 +72,7 @@ impl Life {
             } => {
                 let to = self.machine.takes.connection(slab)?;
                 self.took(slab, to, bytes);
-                let lacks_pages = self.world.free_bytes(key.node) < bytes - key.bytes;
+                let lacks_pages = !self.has_room(key, bytes - key.bytes, false);
                 if lacks_pages || self.now_and_then(Faults::STEPS, 20) {
                     self.books.untook(slab);
                     let why = if lacks_pages {
@@ -94,9 +94,18 @@ impl Life {
                 }
                 self.begin(slab, Task::TopUp(to, deadline));
             }
-            Action::Fill { slab, spec } => {
+            Action::Fill {
+                slab,
+                spec,
+                has_pages,
+            } => {
                 self.is_in_turn(slab, spec.key);
-                let lacks = self.world.free_bytes(spec.key.node) < spec.key.bytes;
+                let lacks = !self.has_room(spec.key, spec.key.bytes, has_pages);
+                let next = self.machine.fills.next_of(slab);
+                if !lacks && next.is_some_and(|next| !next.has_pages) {
+                    let left = self.unclaimed_bytes(spec.key.node) - spec.key.bytes;
+                    self.begun_beside.push((spec.key.node, left));
+                }
                 if lacks || self.now_and_then(Faults::STEPS, 20) {
                     return Some(Event::Filled {
                         slab,
@@ -131,6 +140,51 @@ impl Life {
             other => self.take_back(other),
         }
         None
+    }
+
+    /// Free pages of a node that nothing under way will take.
+    fn unclaimed_bytes(&self, node: Node) -> u64 {
+        let filling = self
+            .jobs
+            .iter()
+            .filter(|job| matches!(job.task, Task::Fill | Task::TopUp(..)));
+        let files = filling.filter_map(|job| self.world.files.get(&job.slab));
+        let inodes = files.map(|id| &self.world.inodes[id]);
+        let claimed = inodes
+            .filter(|inode| inode.key.node == node)
+            .map(|inode| inode.bytes - inode.held_bytes);
+        self.world
+            .free_bytes(node)
+            .saturating_sub(claimed.sum::<u64>())
+    }
+
+    fn has_room(&self, key: Key, bytes: u64, has_pages: bool) -> bool {
+        let promised = self.machine.promised(|slab| self.used_bytes(slab));
+        let here = promised.iter().filter(|(other, _)| other.node == key.node);
+        let promised: u64 = here.map(|(_, bytes)| bytes).sum();
+        let left = if has_pages { 0 } else { promised };
+        self.unclaimed_bytes(key.node) >= bytes + left
+    }
+
+    fn used_bytes(&self, slab: SlabId) -> u64 {
+        let inode = self.world.files.get(&slab);
+        inode.map_or(0, |id| self.world.inodes[id].used_bytes())
+    }
+
+    /// Bytes of a node that came back from slabs that are still being emptied.
+    pub(super) fn bytes_on_their_way(&self, node: Node) -> u64 {
+        let emptied = self.jobs.iter().filter(|job| job.task == Task::Empty);
+        let files = emptied.filter_map(|job| self.world.files.get(&job.slab));
+        let inodes = files.map(|id| &self.world.inodes[id]);
+        inodes
+            .filter(|inode| inode.key.node == node)
+            .map(|inode| {
+                inode
+                    .key
+                    .bytes
+                    .min(inode.bytes.saturating_sub(inode.used_bytes()))
+            })
+            .sum()
     }
 
     fn begin(&mut self, slab: SlabId, task: Task) {

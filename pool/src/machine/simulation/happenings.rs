@@ -396,6 +396,7 @@ impl Life {
             _ => std::mem::take(&mut self.looked),
         };
         let seen = self.seen(revoked);
+        full.into_iter().for_each(|key| self.books.full(key));
         self.happens(Event::Tick(seen));
         if !self.is_killed {
             if self.looked.is_empty() {
@@ -403,7 +404,6 @@ impl Life {
             }
             self.gave_way_to_pressure(&before);
             self.no_worker_is_idle();
-            full.into_iter().for_each(|key| self.books.full(key));
         }
     }
 

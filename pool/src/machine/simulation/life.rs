@@ -171,6 +171,8 @@ pub(super) struct Life {
     most_wanted: u32,
     /// Of users for whom a node is to fill slabs, what it began to fill for each other one meanwhile, in bytes.
     pub(super) passed_over: BTreeMap<(Node, Whose), BTreeMap<Option<Whose>, u64>>,
+    /// In this step begun with pages that nobody gave back: of which node, and how many bytes were left.
+    pub(super) begun_beside: Vec<(Node, u64)>,
     /// What was seen of revoked slabs, and is not told yet.
     pub(super) looked: Vec<Reach>,
     /// The daemon was killed in the middle.
@@ -261,6 +263,7 @@ impl Life {
             most_wanted: specs.iter().map(|spec| spec.wanted).max().unwrap_or(0),
             specs,
             passed_over: BTreeMap::new(),
+            begun_beside: Vec::new(),
             looked: Vec::new(),
             most_steps: if is_crowded { 4 * STEPS } else { STEPS },
             is_killed: false,
@@ -340,6 +343,7 @@ impl Life {
         self.world.collect();
         self.world.had.extend(self.world.files.values());
         self.check();
+        self.begun_beside.clear();
     }
 
     fn one_step(&mut self) {

@@ -21,6 +21,7 @@ impl Life {
         }
         self.books.restarted();
         self.passed_over.clear();
+        self.begun_beside.clear();
         self.some_is_forgotten();
         self.world.records = self.world.journal.clone();
         self.world.is_torn = self.world.is_full;

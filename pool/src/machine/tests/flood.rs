@@ -1,6 +1,7 @@
 //! A user that takes and gives as fast as it can, beside another.
 
 use super::*;
+use crate::lease::quota::Account;
 
 const FLOOD: u32 = 1000;
 const OTHER: u32 = 1001;
@@ -85,35 +86,87 @@ fn a_user_that_takes_and_gives_makes_itself_wait() {
     assert!(takes >= 29, "{takes} of 60");
 }
 
-/// Those that a user has pinned are never replaced, for lack of pages: what another gives back is, in whosever turn.
-#[test]
-fn a_user_whose_slabs_cannot_be_emptied_has_none_filled_with_pages_of_another() {
-    let (mut machine, mut now) = with_users(&[(BYTES, 4)], 3 * BYTES, BYTES);
-    let pinned = [(); 3].map(|()| take_and_keep(&mut machine, now, FLOOD, BYTES, BYTES).unwrap());
-    for round in 0..20 {
-        assert!(
-            take_and_give(&mut machine, now, OTHER, BYTES),
-            "in round {round}"
-        );
-        // What was begun before those pages were there cannot be filled, and then again with what it gave back.
-        for error in [Some("no pages"), None, Some("no pages")] {
-            let Some(slab) = machine.core.slabs.filling().next() else {
-                panic!("one is lacking");
-            };
-            let error = error.map(str::to_owned);
-            machine.step(now, Event::Filled { slab, error });
+/// Pages that a machine has, and those that nobody uses.
+struct Pages {
+    free: u64,
+}
+
+impl Pages {
+    /// Has all filled that there are pages for, once more after a while where there were none; how many slabs.
+    fn fill(&mut self, machine: &mut Machine, now: &mut Now) -> usize {
+        let mut filled = 0;
+        for _ in 0..2 {
+            loop {
+                let Some(slab) = machine.core.slabs.filling().next() else {
+                    break;
+                };
+                let next = machine.fills.next_of(slab).unwrap();
+                let promised = machine.returns.promised(|_| 0).into_iter();
+                let promised = promised.filter(|_| !next.has_pages);
+                let needed = next.key.bytes + promised.map(|(_, bytes)| bytes).sum::<u64>();
+                let left = self.free.checked_sub(needed);
+                let error = left.is_none().then(|| "no pages".to_owned());
+                if left.is_some() {
+                    self.free -= next.key.bytes;
+                    filled += 1;
+                }
+                machine.step(*now, Event::Filled { slab, error });
+            }
             now.instant += RETRY_AFTER;
-            machine.step(now, Event::Tick(Seen::default()));
+            machine.step(*now, Event::Tick(Seen::default()));
         }
+        filled
     }
+}
+
+/// Of a class with slabs of two sizes: those of the small one that a user has pinned are not replaced with pages of
+/// another's large one, nor is what the pool lacks itself.
+#[test]
+fn pages_that_a_user_gave_back_are_filled_for_it_alone() {
+    let large = 8 * BYTES;
+    let (mut machine, mut now) = with_users(&[(BYTES, 3), (large, 2)], 2 * BYTES, large);
+    let mut pages = Pages { free: 0 };
+    let pinned = [(); 2].map(|()| take_and_keep(&mut machine, now, FLOOD, BYTES, BYTES).unwrap());
+    assert_eq!(pages.fill(&mut machine, &mut now), 0);
+    for round in 0..10 {
+        // The pool lacks one of each itself, too.
+        for bytes in [BYTES, large] {
+            machine.core.slabs.want(&[Spec {
+                key: key(bytes),
+                ..spec(4)
+            }]);
+        }
+        let taken = take_and_keep(&mut machine, now, OTHER, large, 0);
+        assert!(taken.is_some(), "in round {round}");
+        pages.free += large;
+        assert_eq!(pages.fill(&mut machine, &mut now), 1, "in round {round}");
+    }
+    // They come as soon as there are pages.
     for slab in pinned {
         machine.step(now, look(slab, 0, false));
+        pages.free += BYTES;
+        assert_eq!(pages.fill(&mut machine, &mut now), 1);
     }
-    while machine.core.slabs.filling().next().is_some() {
-        fill_one(&mut machine, now);
+    assert_eq!(machine.charged(&Account::Uid(FLOOD)), 0);
+    assert_eq!(machine.charged(&Account::Uid(OTHER)), 0);
+}
+
+/// One fill that failed, as where a program has all pages for a moment, gives one that takes and gives nothing.
+#[test]
+fn what_the_pool_lacks_has_its_turn_beside_a_flood_also_after_one_could_not_be_filled() {
+    let (mut machine, mut now) = with_users(&[(BYTES, 2)], 2 * BYTES, BYTES);
+    machine.core.slabs.want(&[spec(40)]);
+    Pages { free: 0 }.fill(&mut machine, &mut now);
+    for _ in 0..38 {
+        while take_and_give(&mut machine, now, FLOOD, BYTES) {}
+        now.instant += RETRY_AFTER;
         machine.step(now, Event::Tick(Seen::default()));
+        for _ in 0..2 {
+            fill_one(&mut machine, now);
+        }
     }
-    assert!((0..3).all(|_| take_and_keep(&mut machine, now, FLOOD, BYTES, 0).is_some()));
+    let clean = machine.core.slabs.clean().count();
+    assert!(clean >= 30, "{clean} are clean");
 }
 
 #[test]
@@ -132,7 +185,7 @@ fn a_class_that_cannot_be_filled_is_tried_after_the_others() {
     for _ in 0..8 {
         let order = begin_fill(&mut slabs, now).expect("the large one is lacking");
         let is_large = order.spec.key == large;
-        slabs.filled(order.id, is_large.then(|| "no memory".into()), now);
+        slabs.filled(order.id, is_large.then(|| "no memory".into()), true, now);
         tried.push(is_large);
         // So long that it may be tried again.
         now += RETRY_AFTER;

@@ -36,3 +36,31 @@ impl Segment<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(firstlight_loom)))]
+mod tests {
+    use super::*;
+    use crate::addr::Frame;
+    use crate::frames::tests::kit::{first, frames, segments};
+    use crate::frames::word::Content;
+    use crate::frames::word::geometry::HUGE_FRAMES;
+    use crate::node::ZoneKind;
+
+    #[test]
+    fn a_block_may_be_known_where_some_of_it_is_and_all_lies_inside() {
+        let extent = frames(0, 4 * u64::from(HUGE_FRAMES));
+        let segments = segments(&[(extent, 0, ZoneKind::Normal)], &[]);
+        let segment = first(&segments);
+        let start = segment.take_any(HUGE_ORDER).unwrap();
+        let block = |start: u64, order| Block {
+            start: Frame::new(start),
+            order,
+        };
+        let taken = block(start.get(), HUGE_ORDER);
+        assert!(!segment.may_be_known(taken));
+        segment.give_with(taken, Content::Zero).unwrap();
+        assert!(segment.may_be_known(taken));
+        assert!(segment.may_be_known(block(0, HUGE_ORDER + 2)));
+        assert!(!segment.may_be_known(block(0, HUGE_ORDER + 3)));
+    }
+}
