@@ -193,7 +193,7 @@ pub enum Action {
         slab: SlabId,
         /// Its class.
         spec: Spec,
-        /// Whether its user's pages are back; otherwise it leaves what others gave back, [`Machine::promised`].
+        /// Whether its user's pages are back; otherwise it leaves what others gave back, [`Machine::promised`](super::Machine::promised).
         has_pages: bool,
     },
     /// What is being filled, topped up or zeroed in place need not be finished.
