@@ -209,12 +209,15 @@ mod tests {
     #[test]
     fn a_request_that_waits_for_the_churn_to_end_ends_and_is_marked() -> io::Result<()> {
         const CHURNING: usize = 3;
+        const CELL_NS: u64 = 2_000_000;
         let stopped = AtomicUsize::new(0);
         let workers = Workers {
             cpus: &[0],
             threads: CHURNING + 1,
         };
         let request = || {
+            // Its thread may begin after the others ended: no other request follows then, either.
+            std::thread::sleep(std::time::Duration::from_nanos(CELL_NS));
             while stopped.load(Ordering::Acquire) < CHURNING {
                 std::thread::yield_now();
             }
@@ -227,7 +230,7 @@ mod tests {
                 std::thread::yield_now();
             }
         };
-        let longest = longest(workers, 2_000_000, request, churn)?;
+        let longest = longest(workers, CELL_NS, request, churn)?;
         assert!(longest.cut_short && longest.requests == 1, "{longest:?}");
         Ok(())
     }

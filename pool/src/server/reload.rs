@@ -218,6 +218,8 @@ mod tests {
         let old = config("socket = \"/a\"\nfill = { batch = \"2M\", rate = \"1G\" }\n");
         let new = config("socket = \"/b\"\nfill = { batch = \"4M\", rate = \"2G\" }\n");
         assert_eq!(at_next_start(&old, &new), ["socket", "batch"]);
+        let other = config("socket = \"/a\"\nfill = { batch = \"2M\", cpus = \"0\", nice = 5 }\n");
+        assert_eq!(at_next_start(&old, &other), ["cpus", "nice"]);
         assert!(at_next_start(&old, &old).is_empty());
     }
 }
