@@ -290,8 +290,11 @@ impl Server {
                 }
                 Theirs::Door(_) => true,
             };
+            if is_all {
+                break;
+            }
             let now = processor_time();
-            if is_all || now.saturating_sub(last) > LONG {
+            if now.saturating_sub(last) > LONG {
                 break;
             }
             last = now;

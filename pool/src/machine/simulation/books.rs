@@ -177,7 +177,7 @@ impl Books {
         owed.map(|entry| entry.whose)
     }
 
-    /// Bytes of a node that are to be left for what waits so, but for one of a user's in a class.
+    /// Bytes of a node that are to be left for what waits so.
     pub(super) fn waiting_bytes(&self, node: Node) -> u64 {
         let owed = self.owed.iter().filter(|entry| entry.key.node == node);
         owed.map(|entry| entry.key.bytes).sum()
