@@ -24,7 +24,7 @@ pub(crate) fn note(of: Program, socket: &Path, page_bytes: u64, needs: &[Need]) 
     let mut missing = Vec::new();
     for (node, needed_bytes) in by_node(needs, has_one_node, page_bytes)? {
         let seen = counts(sys, page_bytes, node).ok()??;
-        let free_pages = seen.free_pages.saturating_sub(seen.promised_pages);
+        let free_pages = seen.available_pages();
         let missing_bytes = needed_bytes.saturating_sub(free_pages.saturating_mul(page_bytes));
         if missing_bytes > 0 {
             missing.push((node, missing_bytes));

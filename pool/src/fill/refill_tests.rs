@@ -7,6 +7,7 @@ use crate::os::memory_file;
 use crate::os::need::skip;
 use crate::os::pressure::Gauge;
 use crate::protocol::PageSize;
+use crate::store::mount::Mount;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -17,10 +18,19 @@ const PAGE: u64 = 2 << 20;
 const PAGES: u64 = 8;
 const BYTES: u64 = PAGES * PAGE;
 
-/// A whole slab, on huge pages set aside where it says so.
+/// A whole slab without a name, on huge pages set aside where it says so.
 fn slab(page: PageSize) -> Arc<OwnedFd> {
     let huge = (page == PageSize::Huge).then_some(PAGE);
-    let file = memory_file::unnamed(c"test", huge).unwrap();
+    filled(memory_file::unnamed(c"test", huge).unwrap(), page)
+}
+
+/// A whole slab in a mount.
+fn slab_of_mount(page: PageSize) -> Option<Arc<OwnedFd>> {
+    let mount = Mount::new(page, 2 * BYTES).inspect_err(|error| skip("root", error));
+    Some(filled(mount.ok()?.create("slab", 0o600).unwrap(), page))
+}
+
+fn filled(file: OwnedFd, page: PageSize) -> Arc<OwnedFd> {
     memory_file::set_length(&file, BYTES).unwrap();
     match page {
         PageSize::Huge => memory_file::allocate(&file, 0, BYTES).unwrap(),
@@ -42,6 +52,11 @@ fn free_pages() -> u64 {
 
 fn mapped(file: &OwnedFd) -> Mapping {
     Mapping::new(file, 0, usize::try_from(BYTES).unwrap()).unwrap()
+}
+
+/// Pages for a slab, and the one that is left to guests.
+fn pages_of_slab() -> Option<SetAside> {
+    huge_pages(PAGES + 1)
 }
 
 /// As a VMM does for a guest that says it does not use them.
@@ -164,7 +179,7 @@ fn holes_get_zeroed_pages_and_nothing_else_changes() {
 
 #[test]
 fn holes_of_huge_pages_get_zeroed_pages_and_nothing_else_changes() {
-    let Some(_pages) = huge_pages(PAGES) else {
+    let Some(_pages) = pages_of_slab() else {
         return;
     };
     puts_back(PageSize::Huge);
@@ -172,7 +187,7 @@ fn holes_of_huge_pages_get_zeroed_pages_and_nothing_else_changes() {
 
 #[test]
 fn what_was_put_back_costs_its_guest_no_page_of_the_kernels() {
-    let Some(_pages) = huge_pages(PAGES) else {
+    let Some(_pages) = pages_of_slab() else {
         return;
     };
     let file = slab(PageSize::Huge);
@@ -198,14 +213,17 @@ fn without_pages_it_says_so_and_keeps_what_it_has_done() {
     };
     let file = slab(PageSize::Huge);
     give_back(&file, &[2, 3, 5]);
-    // Another process takes all but one.
+    // Another process takes all but two, of which one is left to guests.
     let other = memory_file::unnamed(c"other", Some(PAGE)).unwrap();
-    let taken = (free_pages() - 1) * PAGE;
+    let taken = (free_pages() - 2) * PAGE;
     memory_file::set_length(&other, taken).unwrap();
     memory_file::allocate(&other, 0, taken).unwrap();
     let done = run(&file, all(PageSize::Huge, &Arc::default()));
     assert_eq!(done.refilled_pages, [2]);
-    assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    let error = done.result.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    let said = "1 huge pages of 2M are free, and one is left to guests";
+    assert_eq!(error.to_string(), said);
 }
 
 #[test]
@@ -280,7 +298,7 @@ fn ends(page: PageSize, rounds: u32) {
 #[test]
 fn nothing_is_put_back_after_the_lease() {
     ends(PageSize::Transparent, 50);
-    let Some(_pages) = huge_pages(PAGES) else {
+    let Some(_pages) = pages_of_slab() else {
         return;
     };
     ends(PageSize::Huge, 100);
@@ -308,37 +326,35 @@ fn a_clients_file_is_mapped_by_the_mapper_alone() {
     is_put_back(PageSize::Huge);
 }
 
-/// A guest that gives back, takes, and gives back again while pages are put
-/// back: every byte it wrote stays, every byte it gave back is zero.
-#[test]
-fn a_guest_that_uses_its_memory_meanwhile_notices_nothing() {
-    let Some(_pages) = huge_pages(PAGES) else {
-        return;
-    };
-    let file = slab(PageSize::Huge);
+/// A guest that gives two pages back and takes one of them, again and again while pages are put back, with no page
+/// of the machine to spare: every byte it wrote stays, every byte it gave back is zero, and it lives.
+fn notices_nothing(file: &Arc<OwnedFd>, page_size: PageSize) {
     let tenure: Arc<Tenure> = Arc::default();
-    let (refill, worker_file) = (all(PageSize::Huge, &tenure), Arc::clone(&file));
+    let (refill, worker_file) = (all(page_size, &tenure), Arc::clone(file));
     let turns = Arc::new(AtomicU64::new(0));
     let made = Arc::clone(&turns);
     let worker = thread::spawn(move || {
         loop {
-            match run(&worker_file, refill.clone()).result {
-                Ok(()) => made.fetch_add(1, Ordering::Relaxed),
-                // The guest took the page while it was being reserved: there is no other.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => 0,
+            let done = run(&worker_file, refill.clone());
+            made.fetch_add(done.refilled_pages.len() as u64, Ordering::Relaxed);
+            match done.result {
+                Ok(()) => {}
+                // One page is free: that is left to the guest.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
                 Err(_) => return,
-            };
+            }
         }
     });
-    let mut guest = mapped(&file);
+    let mut guest = mapped(file);
     let mut seen = [1; 8];
+    let (last, taken) = (PAGES - 1, PAGES - 1);
     // As many as it takes a worker beside other tests to put some back.
     let is_enough = |round: &u64| *round >= 2000 && turns.load(Ordering::Relaxed) > 0;
     for round in (0..2_000_000).take_while(|round| !is_enough(round)) {
-        let page = round * 5 % PAGES;
+        let page = round * 5 % taken;
         let at = usize::try_from(page * PAGE).unwrap();
         let middle = at + (1 << 20);
-        memory_file::punch(&file, page * PAGE, PAGE).unwrap();
+        give_back(file, &[last, page]);
         if round % 3 == 0 {
             thread::yield_now();
         }
@@ -346,9 +362,9 @@ fn a_guest_that_uses_its_memory_meanwhile_notices_nothing() {
         assert_eq!(u64::from_le_bytes(seen), 0, "round {round}");
         guest.write(middle, &round.to_le_bytes());
         // Those written in the last rounds are as they were left.
-        for back in 0..PAGES.min(round + 1) {
+        for back in 0..taken.min(round + 1) {
             let earlier = round - back;
-            let at = usize::try_from(earlier * 5 % PAGES * PAGE).unwrap() + (1 << 20);
+            let at = usize::try_from(earlier * 5 % taken * PAGE).unwrap() + (1 << 20);
             guest.read(at, &mut seen);
             assert_eq!(u64::from_le_bytes(seen), earlier, "round {round}");
         }
@@ -359,4 +375,25 @@ fn a_guest_that_uses_its_memory_meanwhile_notices_nothing() {
         turns.load(Ordering::Relaxed) > 0,
         "it put pages back meanwhile"
     );
+}
+
+#[test]
+fn a_guest_that_uses_its_memory_meanwhile_notices_nothing() {
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    notices_nothing(&slab(PageSize::Huge), PageSize::Huge);
+}
+
+#[test]
+fn a_guest_that_uses_the_memory_of_a_mount_meanwhile_notices_nothing() {
+    for page in [PageSize::Huge, PageSize::Transparent] {
+        let Some(_pages) = huge_pages(PAGES) else {
+            return;
+        };
+        let Some(file) = slab_of_mount(page) else {
+            return;
+        };
+        notices_nothing(&file, page);
+    }
 }

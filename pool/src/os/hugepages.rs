@@ -30,6 +30,14 @@ pub struct Counts {
     pub promised_pages: u64,
 }
 
+impl Counts {
+    /// Free pages that are promised to no one.
+    #[must_use]
+    pub fn available_pages(&self) -> u64 {
+        self.free_pages.saturating_sub(self.promised_pages)
+    }
+}
+
 fn folder(sys: &Path, page_bytes: u64, node: Option<u32>) -> PathBuf {
     let size = format!("hugepages-{}kB", page_bytes >> 10);
     match node {
@@ -138,8 +146,7 @@ impl SetAside {
         }
         let lock = lock(&file)?;
         let seen = counts(sys, page_bytes, None)?.ok_or_else(missing)?;
-        let usable = seen.free_pages.saturating_sub(seen.promised_pages);
-        let wanted = seen.total_pages + pages.saturating_sub(usable);
+        let wanted = seen.total_pages + pages.saturating_sub(seen.available_pages());
         let set_aside = Self {
             before_pages: persistent(&file)?,
             file,

@@ -32,7 +32,7 @@ impl Mount {
     ///
     /// # Errors
     /// Not allowed, or no such page size.
-    pub(super) fn new(page: PageSize, bytes: u64) -> Result<Self, StoreError> {
+    pub(crate) fn new(page: PageSize, bytes: u64) -> Result<Self, StoreError> {
         let failed = |error| StoreError::mount(page, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = make(page, bytes)
@@ -80,7 +80,7 @@ impl Mount {
     }
 
     /// A new file.
-    pub(super) fn create(&self, name: &str, mode: u32) -> io::Result<OwnedFd> {
+    pub(crate) fn create(&self, name: &str, mode: u32) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode);
         Ok(rustix::fs::openat(&self.folder, name, flags, mode)?)

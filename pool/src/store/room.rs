@@ -82,7 +82,7 @@ impl Room {
         let Some(Ok(counts)) = counts.map(KeptCounts::counts) else {
             return Ok(());
         };
-        let free = counts.free_pages.saturating_sub(counts.promised_pages);
+        let free = counts.available_pages();
         let needed = bytes / key.page.bytes();
         let claimed = claimed / key.page.bytes();
         if free.saturating_sub(claimed) >= needed {

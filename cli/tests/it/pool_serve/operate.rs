@@ -66,7 +66,7 @@ fn a_guest_whose_huge_pages_are_in_clean_slabs_is_told_which_command_gives_them_
     let free_pages = || {
         let seen = hugepages::counts(Path::new(hugepages::SYS), 2 << 20, None);
         let seen = seen.unwrap().unwrap();
-        seen.free_pages - seen.promised_pages
+        seen.available_pages()
     };
     let qemu = daemon.path().join("qemu-system-x86_64");
     fake_qemu::executable(&qemu, "#!/bin/sh\nexit 7\n");

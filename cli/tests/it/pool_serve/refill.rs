@@ -189,14 +189,13 @@ fn pages_of_1_gib_are_put_back_as_a_whole() {
     let second = usize::try_from(G).unwrap();
     guest.write(77, b"mine");
     guest.write(second + 77, b"mine");
-    memory_file::punch(&allocated.memory, G, G).unwrap();
-    until("it is put back", || row(&daemon).refilled_bytes == G);
-    assert_eq!(memory_file::held_bytes(&allocated.memory).unwrap(), 2 * G);
+    memory_file::punch(&allocated.memory, 0, 2 * G).unwrap();
+    until("one is put back", || row(&daemon).refilled_bytes == G);
+    assert_eq!(memory_file::held_bytes(&allocated.memory).unwrap(), G);
     let mut seen = [1; 100];
-    guest.read(second, &mut seen);
+    guest.read(0, &mut seen);
     assert_eq!(seen, [0; 100]);
-    guest.read(77, &mut seen[..4]);
-    assert_eq!(&seen[..4], b"mine");
+    assert_eq!(memory_file::held_bytes(&allocated.memory).unwrap(), G);
     drop((guest, allocated));
     assert_eq!(daemon.stop(), 0);
     drop(pages);
@@ -223,7 +222,7 @@ fn where_it_is_not_wanted_or_too_early_nothing_is_put_back() {
 
 #[test]
 fn want_of_huge_pages_is_told() {
-    let Some(_pages) = huge_pages(PAGES) else {
+    let Some(_pages) = huge_pages(PAGES + 1) else {
         return;
     };
     let daemon = Daemon::start(&config("refill = \"4M\""));
@@ -255,7 +254,7 @@ fn want_of_huge_pages_is_told() {
 #[test]
 fn what_was_put_back_takes_no_page_of_the_kernels() {
     let pages = u64::from(super::kit::rounds("FIRSTLIGHT_REFAULT_PAGES", 16));
-    let Some(_pages) = huge_pages(pages) else {
+    let Some(_pages) = huge_pages(pages + 1) else {
         return;
     };
     let size = pages * 2 * M;
