@@ -273,6 +273,33 @@ fn a_closed_connection_keeps_its_place_until_its_replies_are_read() {
     until("a place is free", || is_served(TENANTS[0]));
 }
 
+/// Of a hundred connections that hang up and one that requests a slab, that one is heard in its user's first turn: of
+/// another user's hundred requests none but those before it sees no slab taken.
+#[test]
+fn connections_that_hung_up_are_closed_with_the_next_request_of_their_user() {
+    const MANY: usize = 100;
+    let Some(daemon) = pool("") else { return };
+    daemon.until_clean(1);
+    let hung_up = idle(&daemon, TENANTS[0], MANY);
+    let taker = idle(&daemon, TENANTS[0], 1).remove(0);
+    let others = idle(&daemon, TENANTS[1], MANY);
+    let request = Request::Take(take(1)).encode().unwrap();
+    daemon.while_stopped(|| {
+        drop(hung_up);
+        packet::send(&taker, &request, &[]).unwrap();
+        others.iter().for_each(status);
+    });
+    let sees_none = |end: &&OwnedFd| match reply(end) {
+        Reply::Status(status) => status.counters.takes == 0,
+        reply => panic!("{reply:?}"),
+    };
+    let before = others.iter().filter(sees_none).count();
+    assert!(
+        before <= 2,
+        "{before} of {MANY} requests of another user came first"
+    );
+}
+
 #[test]
 fn an_idle_connection_is_closed_unless_it_holds_a_lease() {
     let Some(daemon) = pool("idle_s = 1") else {
