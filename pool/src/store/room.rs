@@ -39,11 +39,14 @@ impl Room {
     /// Opens the counts of a class's pages, once, on its node and on the machine. Where that fails nothing is known of
     /// them.
     pub(super) fn know(&mut self, key: Key) {
+        self.know_in(Path::new(hugepages::SYS), key);
+    }
+
+    fn know_in(&mut self, sys: &Path, key: Key) {
         for place in [(key.page, key.node), (key.page, None)] {
             if key.page == PageSize::Transparent || self.counts.contains_key(&place) {
                 continue;
             }
-            let sys = Path::new(hugepages::SYS);
             if let Ok(Some(counts)) = KeptCounts::open(sys, key.page.bytes(), place.1) {
                 self.counts.insert(place, counts);
             }
@@ -172,5 +175,40 @@ mod tests {
         let at = |node| key(PageSize::Transparent, Some(node));
         let beside = [(at(0), 20 << 20)].into_iter();
         assert!(room.allows(at(1), 90 << 20, beside).is_err());
+    }
+
+    /// What is to be of any node may take a node's pages, and what is to be of one node is of all.
+    #[test]
+    fn huge_pages_are_counted_by_node_and_what_is_of_any_node_counts_on_each() {
+        const PAGE: u64 = 2 << 20;
+        let sys = tempfile::tempdir().unwrap();
+        let nodes = [None, Some(0), Some(1)];
+        for (node, free) in nodes.into_iter().zip([6, 4, 2]) {
+            let setting = hugepages::setting(sys.path(), PAGE, node);
+            let folder = setting.parent().unwrap();
+            std::fs::create_dir_all(folder).unwrap();
+            for (name, number) in [("nr_hugepages", 8), ("free_hugepages", free)] {
+                std::fs::write(folder.join(name), format!("{number}\n")).unwrap();
+            }
+        }
+        let mut room = Room::with(Path::new("/nothing"), Limits::default());
+        let key = |node, pages: u64| Key {
+            page: PageSize::Huge,
+            node,
+            bytes: pages * PAGE,
+        };
+        for node in nodes {
+            room.know_in(sys.path(), key(node, 1));
+        }
+        let allows = |node, pages, others: &[(Option<u32>, u64)]| {
+            let others = others.iter().map(|(node, pages)| key(*node, *pages));
+            let others = others.map(|key| (key, key.bytes));
+            room.allows(key(node, pages), pages * PAGE, others).is_ok()
+        };
+        assert!(allows(Some(0), 4, &[]) && !allows(Some(0), 5, &[]));
+        assert!(allows(Some(0), 4, &[(Some(1), 2)]));
+        assert!(allows(Some(0), 3, &[(None, 1)]) && !allows(Some(0), 4, &[(None, 1)]));
+        assert!(allows(None, 4, &[(Some(0), 1), (Some(1), 1)]));
+        assert!(!allows(None, 5, &[(Some(0), 1), (Some(1), 1)]));
     }
 }

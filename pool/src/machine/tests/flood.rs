@@ -151,6 +151,51 @@ fn pages_that_a_user_gave_back_are_filled_for_it_alone() {
     assert_eq!(machine.charged(&Account::Uid(OTHER)), 0);
 }
 
+/// Of one slab, from the moment on that its lease is over until another is filled in its place.
+#[test]
+fn what_is_back_of_a_slab_is_promised_and_once_only() {
+    let (mut machine, mut now) = with_users(&[(BYTES, 1)], BYTES, BYTES);
+    let promised = |machine: &Machine, used_bytes| {
+        let promised = machine.promised(|_| used_bytes);
+        promised.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    let fails = |machine: &mut Machine, now: Now| {
+        let slab = machine.core.slabs.filling().next();
+        let slab = slab.expect("one is to be filled");
+        let error = Some("no pages".to_owned());
+        machine.step(now, Event::Filled { slab, error });
+    };
+    let actions = machine.step(now, request(FLOOD, take(BYTES, 0)));
+    let [Action::Allocate(allocation)] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    let (slab, serial) = (allocation.slab, allocation.record.serial);
+    machine.step(now, Event::Allocated(serial));
+    assert_eq!(promised(&machine, 0), 0);
+    // It is being emptied.
+    machine.step(now, Event::PipeClosed(serial));
+    for used_bytes in [BYTES, BYTES / 4, 0] {
+        assert_eq!(promised(&machine, used_bytes), BYTES - used_bytes);
+    }
+    // Of its pages a quarter is pinned, then none.
+    machine.step(now, emptied(slab, BYTES / 4));
+    assert_eq!(promised(&machine, 0), BYTES - BYTES / 4);
+    machine.step(now, look(slab, 0, false));
+    assert_eq!(promised(&machine, 0), BYTES);
+    fails(&mut machine, now);
+    now.instant += RETRY_AFTER;
+    machine.step(now, Event::Tick(Seen::default()));
+    // The one that is being filled has them.
+    let filling = machine.core.slabs.filling().next().unwrap();
+    assert!(machine.fills.next_of(filling).unwrap().has_pages);
+    assert_eq!(promised(&machine, 0), 0);
+    fill_one(&mut machine, now);
+    assert_eq!(promised(&machine, 0), 0);
+    machine.step(now, look(slab, 0, true));
+    assert_eq!(promised(&machine, 0), 0);
+    assert_eq!(machine.charged(&Account::Uid(FLOOD)), 0);
+}
+
 /// One fill that failed, as where a program has all pages for a moment, gives one that takes and gives nothing.
 #[test]
 fn what_the_pool_lacks_has_its_turn_beside_a_flood_also_after_one_could_not_be_filled() {
