@@ -4,14 +4,20 @@
 //! That waits for locks of the file while it holds the lock of a whole address space, and a client can hold these for
 //! long. In the daemon all threads would wait with it, as soon as one of them needs memory; here it is a process that
 //! does nothing else, and the thread that asked it.
+//!
+//! A huge page is promised to a file a moment before one who touches it there may have it: were there no other page
+//! free just then, a guest that touches this one would be killed (`SIGBUS`). So the last free page of the machine is left
+//! alone: it is counted here, right before.
 
 use super::Policy;
+use crate::os::hugepages::{KeptCounts, SYS};
 use crate::os::{background, inherited, memory_file};
-use crate::protocol::packet;
+use crate::protocol::{PageSize, packet};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,11 +26,39 @@ const NUMBER_BYTES: usize = 8;
 const REQUEST_BYTES: usize = 3 * NUMBER_BYTES;
 /// Bytes of an answer: the number of an error, or 0.
 const ANSWER_BYTES: usize = 4;
+/// Huge pages that are free before one is reserved, at least.
+const LEAST_PAGES: u64 = 2;
+
+/// The kernel's counts of huge pages of each size that it has.
+#[derive(Debug)]
+struct HugePages(Vec<(u64, KeptCounts)>);
+
+impl HugePages {
+    fn open() -> io::Result<Self> {
+        let mut sizes = Vec::new();
+        for bytes in [PageSize::Huge, PageSize::Giant].map(PageSize::bytes) {
+            let counts = KeptCounts::open(Path::new(SYS), bytes, None)?;
+            sizes.extend(counts.map(|counts| (bytes, counts)));
+        }
+        Ok(Self(sizes))
+    }
+
+    /// Reserves the page of a file at `start`, unless fewer than [`LEAST_PAGES`] are free.
+    fn reserve(&self, file: impl AsFd, start: u64, page_bytes: u64) -> io::Result<()> {
+        let mut sizes = self.0.iter();
+        if let Some((_, counts)) = sizes.find(|(bytes, _)| *bytes == page_bytes)
+            && counts.counts()?.available_pages() < LEAST_PAGES
+        {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        memory_file::reserve(file, start, page_bytes)
+    }
+}
 
 /// What is done to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
-    /// [`memory_file::reserve`].
+    /// [`HugePages::reserve`].
     Reserve = 1,
     /// [`memory_file::populate`].
     Populate = 2,
@@ -33,9 +67,9 @@ enum Operation {
 impl Operation {
     const ALL: [Self; 2] = [Self::Reserve, Self::Populate];
 
-    fn run(self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    fn run(self, pages: &HugePages, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
         match self {
-            Self::Reserve => memory_file::reserve(file, start, bytes),
+            Self::Reserve => pages.reserve(file, start, bytes),
             Self::Populate => memory_file::populate(file, start, super::batches::length(bytes)?),
         }
     }
@@ -95,12 +129,12 @@ impl Mapper {
         Ok(())
     }
 
-    /// [`memory_file::reserve`].
+    /// [Reserves](memory_file::reserve) the huge page of a file at `start`, if it is not the last one that is free.
     ///
     /// # Errors
-    /// As there; the process does not start, or ended twice.
-    pub fn reserve(&self, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
-        self.run(Operation::Reserve, file, start, bytes)
+    /// `StorageFull` where no other page is free; as there; the process does not start, or ended twice.
+    pub fn reserve(&self, file: impl AsFd, start: u64, page_bytes: u64) -> io::Result<()> {
+        self.run(Operation::Reserve, file, start, page_bytes)
     }
 
     /// [`memory_file::populate`].
@@ -113,7 +147,7 @@ impl Mapper {
 
     fn run(&self, operation: Operation, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
         let Some((program, arguments)) = self.command.split_first() else {
-            return operation.run(file, start, bytes);
+            return operation.run(&HugePages::open()?, file, start, bytes);
         };
         let mut helpers = self.lock();
         helpers.forget_ended();
@@ -211,11 +245,11 @@ pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
     let _ = background::run_nicely(policy.nice.unwrap_or(0));
     super::stay_near(policy);
     super::take_memory(policy.node)?;
-    answer(socket)
+    answer(socket, &HugePages::open()?)
 }
 
 /// Does what comes over `socket`, until its other end is closed.
-fn answer(socket: impl AsFd) -> io::Result<()> {
+fn answer(socket: impl AsFd, pages: &HugePages) -> io::Result<()> {
     loop {
         let request = match packet::receive(&socket, REQUEST_BYTES, 1) {
             Ok(request) => request,
@@ -234,7 +268,7 @@ fn answer(socket: impl AsFd) -> io::Result<()> {
         let (Some(operation), Some(file)) = (operation, request.descriptors.first()) else {
             return Err(io::Error::other("expected a file and what to do with it"));
         };
-        let answer = match operation.run(file, start, bytes) {
+        let answer = match operation.run(pages, file, start, bytes) {
             Ok(()) => 0,
             Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
         };
@@ -247,7 +281,7 @@ fn answer(socket: impl AsFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::hugepages::SetAside;
+    use crate::os::hugepages::{self, SetAside};
     use std::os::fd::BorrowedFd;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
@@ -301,8 +335,18 @@ mod tests {
         let file = memory_file::unnamed(c"test", Some(PAGE)).unwrap();
         memory_file::set_length(&file, 4 * PAGE).unwrap();
         let mapper = by_this_program();
-        mapper.reserve(&file, 0, 2 * PAGE).unwrap();
+        mapper.reserve(&file, 0, PAGE).unwrap();
         let process = mapper.process();
+        // Where others have all but one, that one is left.
+        let other = memory_file::unnamed(c"other", Some(PAGE)).unwrap();
+        let seen = hugepages::counts(Path::new(SYS), PAGE, None).unwrap();
+        let others = (seen.unwrap().available_pages() - 1) * PAGE;
+        memory_file::allocate(&other, 0, others).unwrap();
+        let error = mapper.reserve(&file, PAGE, PAGE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+        let seen = hugepages::counts(Path::new(SYS), PAGE, None).unwrap();
+        assert_eq!(seen.unwrap().available_pages(), 1);
+        drop(other);
         let error = mapper.reserve(&file, 0, 1 << 40).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
         assert_eq!(mapper.process(), process);
@@ -332,7 +376,8 @@ mod tests {
             let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
             packet::send(&ours, message, files).unwrap();
             rustix::net::shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
-            let ended = answer(theirs).map_err(|error| error.to_string());
+            let ended =
+                answer(theirs, &HugePages::open().unwrap()).map_err(|error| error.to_string());
             let answer = packet::receive_bare(&ours, ANSWER_BYTES).ok();
             let number = |answer: Vec<u8>| i32::from_ne_bytes(answer.try_into().unwrap());
             (answer.map(number), ended)

@@ -12,20 +12,14 @@
 //! - hugetlbfs tells how many pages a file has, not where (`mincore` answers for
 //!   pages this process has mapped, `SEEK_HOLE` sees none): so each page is
 //!   asked for, and the count says whether it was a hole.
-//!
-//! And one more of hugetlbfs: a page is promised to the file a moment before one who touches it there may have it. Were
-//! no other page free, a guest that touches this one just then would be killed (`SIGBUS`). So the last free page of the
-//! machine is left alone.
 
 use super::batches::{Batches, in_one_go};
 use super::mapper::Mapper;
-use crate::os::hugepages::{KeptCounts, SYS};
 use crate::os::memory_file;
 use crate::protocol::PageSize;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -92,13 +86,12 @@ impl Refill {
     pub(super) fn run(&self, file: &OwnedFd, batches: &mut Batches<'_>) -> io::Result<()> {
         let pages = self.bytes / self.page.bytes();
         let reserve: HashSet<u64> = self.reserve.iter().copied().collect();
-        let counts = KeptCounts::open(Path::new(SYS), self.page.bytes(), None)?;
         let mut left = self.most_pages;
         for page in &self.reserve {
             if left == 0 {
                 return Ok(());
             }
-            left -= u64::from(self.step(file, *page, counts.as_ref(), batches)?);
+            left -= u64::from(self.step(file, *page, batches)?);
         }
         left = left.min(self.new_pages);
         let others = (0..pages).map(|step| (self.first_page + step) % pages);
@@ -106,25 +99,19 @@ impl Refill {
             if left == 0 {
                 break;
             }
-            left -= u64::from(self.step(file, page, counts.as_ref(), batches)?);
+            left -= u64::from(self.step(file, page, batches)?);
         }
         Ok(())
     }
 
     /// Says whether there was a hole.
-    fn step(
-        &self,
-        file: &OwnedFd,
-        page: u64,
-        counts: Option<&KeptCounts>,
-        batches: &mut Batches<'_>,
-    ) -> io::Result<bool> {
+    fn step(&self, file: &OwnedFd, page: u64, batches: &mut Batches<'_>) -> io::Result<bool> {
         let bytes = self.page.bytes();
         batches.pay(bytes)?;
         let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");
         let (comes_back, mapper) = (batches.comes_back, batches.mapper());
         let filled = batches.timed(bytes, || {
-            let put_back = || self.put_back(file, page * bytes, counts, mapper);
+            let put_back = || self.put_back(file, page * bytes, mapper);
             in_one_go(comes_back, || self.tenure.during(put_back)).ok_or_else(over)?
         })?;
         if filled {
@@ -135,13 +122,7 @@ impl Refill {
 
     /// Says whether the file has more or fewer pages now: one that the guest takes
     /// or gives back at the very same moment may be mistaken for this one.
-    fn put_back(
-        &self,
-        file: &OwnedFd,
-        at: u64,
-        counts: Option<&KeptCounts>,
-        mapper: &Mapper,
-    ) -> io::Result<bool> {
+    fn put_back(&self, file: &OwnedFd, at: u64, mapper: &Mapper) -> io::Result<bool> {
         let stat = rustix::fs::fstat(file)?;
         let bytes = self.page.bytes();
         if u64::try_from(stat.st_size).is_ok_and(|length| length < at + bytes) {
@@ -152,11 +133,8 @@ impl Refill {
                 if memory_file::held_bytes(file)? >= self.bytes {
                     return Ok(false);
                 }
-                let counts = counts.map(KeptCounts::counts).transpose()?;
-                if let Some(available @ ..2) = counts.map(|counts| counts.available_pages()) {
-                    return Err(none_to_spare(available, self.page));
-                }
-                mapper.reserve(file, at, bytes)?;
+                let reserved = mapper.reserve(file, at, bytes);
+                reserved.map_err(|error| self.why_none(error))?;
                 memory_file::refill(file, at, bytes)?;
             }
             PageSize::Transparent => {
@@ -169,10 +147,12 @@ impl Refill {
         }
         Ok(rustix::fs::fstat(file)?.st_blocks != stat.st_blocks)
     }
-}
 
-fn none_to_spare(available_pages: u64, page: PageSize) -> io::Error {
-    let text =
-        format!("{available_pages} huge pages of {page} are free, and one is left to guests");
-    io::Error::new(io::ErrorKind::StorageFull, text)
+    fn why_none(&self, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::StorageFull {
+            return error;
+        }
+        let text = format!("fewer than two huge pages of {} are free", self.page);
+        io::Error::new(error.kind(), text)
+    }
 }

@@ -220,10 +220,7 @@ fn without_pages_it_says_so_and_keeps_what_it_has_done() {
     memory_file::allocate(&other, 0, taken).unwrap();
     let done = run(&file, all(PageSize::Huge, &Arc::default()));
     assert_eq!(done.refilled_pages, [2]);
-    let error = done.result.unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    let said = "1 huge pages of 2M are free, and one is left to guests";
-    assert_eq!(error.to_string(), said);
+    assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
 #[test]

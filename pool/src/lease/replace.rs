@@ -7,7 +7,8 @@
 //! are together never more than its quota. A limit on bytes a second would do the
 //! same only if it were right for every machine's speed of zeroing.
 //!
-//! Pages that a user gave back are promised to what takes that slab's place: nothing else is filled with them.
+//! Pages that a user gave back are promised to what takes that slab's place: nothing else is filled with them. A slab
+//! whose memory was not found after a restart may still be somewhere: what takes its place has no such pages.
 
 use super::quota::{Account, Charge};
 use super::{Serial, Whose};
@@ -34,6 +35,8 @@ struct Counts {
     replaced: u64,
     /// Out of reach, and not replaced yet.
     waiting: u64,
+    /// Of these, those whose pages were not seen to come back.
+    unseen: u64,
 }
 
 impl Counts {
@@ -43,7 +46,7 @@ impl Counts {
 
     /// Those that can be replaced with the pages that came back.
     fn promised(&self) -> u64 {
-        self.waiting + self.reachable.saturating_sub(self.replaced)
+        self.waiting - self.unseen + self.reachable.saturating_sub(self.replaced)
     }
 
     fn is_empty(&self) -> bool {
@@ -68,6 +71,7 @@ struct Waiting {
     key: Key,
     whose: Whose,
     owed: Option<Owed>,
+    has_pages: bool,
 }
 
 /// All of them.
@@ -126,18 +130,30 @@ impl Replacements {
         counts.map_or(0, |counts| counts.replaced.saturating_sub(counts.reachable))
     }
 
-    /// No process can reach one of a user's slabs any more, whose pages are back; its charge, if it can be credited at
-    /// once.
+    /// No process can reach one of a user's slabs any more, whose pages are back or were not seen; its charge, if it can
+    /// be credited at once.
     #[must_use]
-    pub fn out_of_reach(&mut self, key: Key, whose: Whose, owed: Owed) -> Option<Owed> {
+    pub fn out_of_reach(
+        &mut self,
+        key: Key,
+        whose: Whose,
+        owed: Owed,
+        has_pages: bool,
+    ) -> Option<Owed> {
         let counts = self.of(key, whose);
-        counts.reachable = counts.reachable.saturating_sub(1);
+        let from = if has_pages {
+            &mut counts.reachable
+        } else {
+            &mut counts.held
+        };
+        *from = from.saturating_sub(1);
         if counts.replaced > 0 {
             counts.replaced -= 1;
             self.forget_if_empty(key, whose);
             return Some(owed);
         }
         counts.waiting += 1;
+        counts.unseen += u64::from(!has_pages);
         let (waits, credited) = if owed.charge.is_free() {
             (None, Some(owed))
         } else {
@@ -147,6 +163,7 @@ impl Replacements {
             key,
             whose,
             owed: waits,
+            has_pages,
         });
         credited
     }
@@ -155,7 +172,11 @@ impl Replacements {
     #[must_use]
     pub fn became_clean(&mut self, key: Key, whose: Whose) -> Option<Owed> {
         let is_its = |one: &Waiting| (one.key, one.whose) == (key, whose);
-        let oldest = self.waiting.iter().position(is_its);
+        // Those whose pages were promised come first.
+        let with_pages = |one: &Waiting| is_its(one) && one.has_pages;
+        let oldest = self.waiting.iter().position(with_pages);
+        let is_unseen = oldest.is_none();
+        let oldest = oldest.or_else(|| self.waiting.iter().position(is_its));
         let counts = self.of(key, whose);
         let Some(oldest) = oldest else {
             counts.replaced = (counts.held + counts.reachable).min(counts.replaced + 1);
@@ -163,6 +184,7 @@ impl Replacements {
             return None;
         };
         counts.waiting -= 1;
+        counts.unseen -= u64::from(is_unseen);
         self.forget_if_empty(key, whose);
         self.waiting.remove(oldest).owed
     }
@@ -196,7 +218,7 @@ impl Replacements {
     fn none_waits(&mut self, is_class: impl Fn(Key) -> bool) -> Vec<Owed> {
         self.counts.retain(|(key, _), counts| {
             if is_class(*key) {
-                counts.waiting = 0;
+                (counts.waiting, counts.unseen) = (0, 0);
             }
             !counts.is_empty()
         });
@@ -258,7 +280,7 @@ mod tests {
     fn ends(all: &mut Replacements, whose: Whose, uid: u32) -> Option<Owed> {
         all.came_back(KEY, whose);
         all.has_pages(KEY, whose, true);
-        all.out_of_reach(KEY, whose, owed(uid))
+        all.out_of_reach(KEY, whose, owed(uid), true)
     }
 
     #[test]
@@ -277,7 +299,7 @@ mod tests {
         assert_eq!(owed_to(&all), [(OTHER, 1, true)]);
         for _ in 0..2 {
             all.has_pages(KEY, USER, true);
-            assert!(all.out_of_reach(KEY, USER, owed(7)).is_some());
+            assert!(all.out_of_reach(KEY, USER, owed(7), true).is_some());
         }
         assert_eq!(ends(&mut all, USER, 7), None);
         assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
@@ -313,6 +335,31 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_the_place_of_a_slab_whose_pages_were_not_seen_has_none() {
+        let mut all = Replacements::default();
+        let promised = |all: &Replacements| all.promised().map(|(_, bytes)| bytes).sum::<u64>();
+        all.came_back(KEY, USER);
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
+        assert_eq!((promised(&all), owed_to(&all)), (0, vec![(USER, 1, false)]));
+        // One whose pages are back is replaced first, though it came later.
+        assert_eq!(ends(&mut all, USER, 7), None);
+        assert_eq!((promised(&all), owed_to(&all)), (1, vec![(USER, 2, true)]));
+        for left in [vec![(USER, 1, false)], Vec::new()] {
+            assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+            assert_eq!((promised(&all), owed_to(&all)), (0, left));
+        }
+        assert!(all.counts.is_empty());
+        // Where it was replaced before, it is credited at once.
+        all.came_back(KEY, USER);
+        assert_eq!(all.became_clean(KEY, USER), None);
+        assert!(all.out_of_reach(KEY, USER, owed(7), false).is_some());
+        all.came_back(KEY, USER);
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
+        assert_eq!(all.is_full(KEY), [owed(7)]);
+        assert!(all.counts.is_empty());
+    }
+
+    #[test]
     fn the_owner_and_other_classes_wait_for_nothing() {
         let mut all = Replacements::default();
         let other = Key { bytes: 2, ..KEY };
@@ -322,7 +369,7 @@ mod tests {
         };
         all.came_back(KEY, USER);
         all.has_pages(KEY, USER, true);
-        assert!(all.out_of_reach(KEY, USER, free).is_some());
+        assert!(all.out_of_reach(KEY, USER, free, true).is_some());
         assert_eq!(ends(&mut all, USER, 7), None);
         assert_eq!(all.became_clean(other, USER), None);
         assert_eq!(all.is_full(other), []);

@@ -12,8 +12,8 @@ use super::Machine;
 use super::action::{Action, Now};
 use super::leases::Lease;
 use super::returns::Returned;
-use crate::lease::Whose;
 use crate::lease::journal::Record;
+use crate::lease::{Owed, Whose};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::time::{Duration, Instant};
@@ -81,8 +81,12 @@ impl Machine {
         core.ledger.book(&record.charge);
         if !has_memory && !has_pipe {
             core.slabs.know(key);
+            let owed = Owed {
+                charge: record.charge,
+                lease: Some(serial),
+            };
             self.returns
-                .came_back_before(core, key, whose, serial, record.charge);
+                .came_back_before(core, key, whose, owed, record.owed);
             return Restored::Ended(None);
         }
         let slab = core.slabs.allocated_before(key, record.bytes, has_memory);

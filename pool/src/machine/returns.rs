@@ -88,22 +88,27 @@ impl Returns {
             return self.revoke(core, serial, returned);
         }
         core.slabs.forget_unknown(lease.slab);
-        self.came_back_before(core, lease.key, lease.whose, serial, lease.charge);
+        let owed = Owed {
+            charge: lease.charge,
+            lease: Some(serial),
+        };
+        self.came_back_before(core, lease.key, lease.whose, owed, false);
     }
 
-    /// A lease of an earlier daemon is over, and its memory was not found.
+    /// A lease of an earlier daemon is over, and its memory was not found, or that daemon had it back.
     pub(super) fn came_back_before(
         &mut self,
         core: &mut Core,
         key: Key,
         whose: Whose,
-        serial: Serial,
-        charge: Charge,
+        owed: Owed,
+        has_pages: bool,
     ) {
         self.replacements.came_back(key, whose);
-        self.replacements.has_pages(key, whose, true);
-        let lease = Some(serial);
-        self.out_of_reach(core, key, whose, Owed { charge, lease });
+        if has_pages {
+            self.replacements.has_pages(key, whose, true);
+        }
+        self.out_of_reach(core, key, whose, owed, has_pages);
     }
 
     pub(super) fn revoke(&mut self, core: &mut Core, serial: Serial, returned: Returned) {
@@ -269,18 +274,25 @@ impl Returns {
             lease,
             ..
         } = dirty;
-        self.out_of_reach(core, key, whose, Owed { charge, lease });
+        self.out_of_reach(core, key, whose, Owed { charge, lease }, true);
         core.forget(slab, whose);
     }
 
     /// Credits a charge, now or when a clean slab has taken the place of what is back. Where
     /// filling is turned off none would ever.
-    fn out_of_reach(&mut self, core: &mut Core, key: Key, whose: Whose, owed: Owed) {
+    fn out_of_reach(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        whose: Whose,
+        owed: Owed,
+        has_pages: bool,
+    ) {
         let lease = owed.lease;
         if let Some(serial) = lease {
             core.forget_lease(serial);
         }
-        match self.replacements.out_of_reach(key, whose, owed) {
+        match self.replacements.out_of_reach(key, whose, owed, has_pages) {
             Some(owed) => core.settle([owed]),
             // Not written, the next daemon finds neither pipe nor file, and takes it for the same.
             None => lease

@@ -272,10 +272,9 @@ impl Server {
     }
 
     /// Handles one request of a user, or the end of one of its leases. Connections that have hung up before are closed
-    /// with it, until one takes long: a process that connects and hangs up delays no other of its user.
+    /// with it, until that has taken long: a process that connects and hangs up delays no other of its user.
     pub(super) fn turn(&mut self, whose: Whose) {
         let begin = processor_time();
-        let mut last = begin;
         while let Some(event) = self.turns.next(whose) {
             let is_all = match event.source {
                 Theirs::Connection(id) => {
@@ -290,14 +289,9 @@ impl Server {
                 }
                 Theirs::Door(_) => true,
             };
-            if is_all {
+            if is_all || processor_time().saturating_sub(begin) > LONG {
                 break;
             }
-            let now = processor_time();
-            if now.saturating_sub(last) > LONG {
-                break;
-            }
-            last = now;
         }
         self.charge(whose, begin);
     }

@@ -33,8 +33,10 @@ struct Refilled {
     /// Bytes of the slab that are missing, as last seen.
     missing_bytes: u64,
     tenure: Arc<Tenure>,
-    /// A worker is at it.
-    under_way: bool,
+    /// A worker is at it, which puts back so many bytes at most.
+    under_way: Option<u64>,
+    /// Why the last attempt failed; none where it did not.
+    trouble: Option<String>,
 }
 
 /// All leases, and what was done.
@@ -46,8 +48,6 @@ pub(super) struct Refills {
     last: BTreeMap<Option<u32>, Serial>,
     /// Bytes put back since the beginning, by class.
     refilled_bytes: BTreeMap<Key, u64>,
-    /// Why the last attempt in a class failed; none where it did not.
-    trouble: BTreeMap<Key, String>,
     /// Leases whose slab is being made as long as it was.
     shortening: BTreeSet<Serial>,
 }
@@ -60,7 +60,6 @@ impl Refills {
             leases: BTreeMap::new(),
             last: BTreeMap::new(),
             refilled_bytes: BTreeMap::new(),
-            trouble: BTreeMap::new(),
             shortening: BTreeSet::new(),
         }
     }
@@ -72,7 +71,8 @@ impl Refills {
             reserve: Reserve::new(budget_bytes, key.page.bytes(), self.after),
             missing_bytes: 0,
             tenure: Arc::default(),
-            under_way: false,
+            under_way: None,
+            trouble: None,
         };
         self.leases.insert(serial, refilled);
     }
@@ -103,19 +103,25 @@ impl Refills {
             node: row.node,
             bytes: row.size_class_bytes,
         };
-        let of_class = self.leases.values().filter(|lease| lease.key == key);
-        row.hole_bytes = of_class.map(|lease| lease.missing_bytes).sum();
+        let of_class = || self.leases.values().filter(|lease| lease.key == key);
+        row.hole_bytes = of_class().map(|lease| lease.missing_bytes).sum();
         row.refilled_bytes = self.refilled_bytes.get(&key).copied().unwrap_or(0);
         if row.trouble.is_none() {
-            row.trouble = self.trouble.get(&key).cloned();
+            row.trouble = of_class().find_map(|lease| lease.trouble.clone());
         }
+    }
+
+    /// Bytes that workers put back at most, by class.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = (Key, u64)> {
+        let leases = self.leases.values();
+        leases.filter_map(|lease| Some((lease.key, lease.under_way?)))
     }
 
     /// The next lease on `node` that something is due for, after the one that
     /// had its turn last.
     fn next(&self, node: Option<u32>, now: Instant) -> Option<(Serial, Due)> {
         let due = |(serial, lease): (&Serial, &Refilled)| {
-            let mine = lease.key.node == node && !lease.under_way;
+            let mine = lease.key.node == node && lease.under_way.is_none();
             Some((*serial, lease.reserve.due(now).filter(|_| mine)?))
         };
         let last = self.last.get(&node).copied().unwrap_or(0);
@@ -150,7 +156,7 @@ impl Pool {
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);
             // While a worker is at it, what it filled and what the guest did cannot be told apart.
-            if !refilled.under_way {
+            if refilled.under_way.is_none() {
                 refilled.reserve.look(refilled.missing_bytes, now);
             }
         }
@@ -180,15 +186,25 @@ impl Pool {
         let gone = || io::Error::other("the lease is over");
         let lease = self.machine.leases().get(serial).ok_or_else(gone)?;
         let slab = self.files.get(lease.slab)?;
-        let page = lease.key.page;
+        let (key, page) = (lease.key, lease.key.page);
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
+        let most_pages = due.most_pages.min(turn_pages);
+        let claims = self.claims(false).into_iter();
+        let left_pages = self.files.left_bytes(key, claims) / page.bytes();
+        if left_pages == 0 {
+            let text = format!(
+                "what is free of {page} pages is for slabs that are being filled or replaced"
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        let most_pages = most_pages.min(left_pages);
         let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let refill = Refill {
             page,
             bytes: slab.bytes(),
             reserve: due.reserve,
             first_page: due.first_page,
-            most_pages: due.most_pages.min(turn_pages),
+            most_pages,
             new_pages: due.new_pages,
             tenure: Arc::clone(&refilled.tenure),
         };
@@ -200,7 +216,7 @@ impl Pool {
                 Work::Refill(refill),
             )
         };
-        refilled.under_way = true;
+        refilled.under_way = Some(most_pages.saturating_mul(page.bytes()));
         self.workers.refill(node, job)
     }
 
@@ -233,7 +249,7 @@ impl Pool {
         let Some(lease) = self.refills.leases.get_mut(&serial) else {
             return;
         };
-        lease.under_way = false;
+        lease.under_way = None;
         lease.reserve.put_back(pages);
         lease.missing_bytes = lease.reserve.missing_bytes();
         let bytes = pages.len() as u64 * lease.key.page.bytes();
@@ -241,14 +257,13 @@ impl Pool {
         let now = Instant::now();
         match result {
             Ok(()) => {
-                self.refills.trouble.remove(&lease.key);
+                lease.trouble = None;
                 if pages.is_empty() {
                     lease.reserve.rest(now + REST);
                 }
             }
             Err(error) => {
-                let text = format!("nothing is put back for guests: {error}");
-                self.refills.trouble.insert(lease.key, text);
+                lease.trouble = Some(format!("nothing is put back for guests: {error}"));
                 lease.reserve.rest(now + REST);
             }
         }

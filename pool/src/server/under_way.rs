@@ -129,22 +129,27 @@ impl Pool {
         )))
     }
 
-    /// Whether there is memory for so much more of a slab, beside what those under way still lack, and, unless its user's
-    /// pages are back, what is promised to others.
+    /// Whether there is memory for so much more of a slab, beside what others claim.
     fn has_room(&self, key: Key, bytes: u64, has_pages: bool) -> Result<(), String> {
-        let promised = if has_pages {
-            Vec::new()
-        } else {
-            let used_bytes = |slab| self.files.get(slab)?.used_bytes();
-            self.machine
-                .promised(|slab| used_bytes(slab).unwrap_or(u64::MAX))
-        };
-        let under_way = self.under_way.values();
-        let lacking = under_way.map(|slab| (slab.key, slab.lacking_bytes()));
-        self.files.has_room(key, bytes, lacking.chain(promised))
+        let claims = self.claims(has_pages).into_iter();
+        self.files.has_room(key, bytes, claims)
     }
 
-    fn begin(&mut self, slab: SlabId, (key, bytes): (Key, u64), job: &Job<Ticket>) {
+    /// Bytes that slabs and guests under way still lack, by class, and what is promised to others: not for one whose
+    /// user's pages are back.
+    pub(super) fn claims(&self, has_pages: bool) -> Vec<(Key, u64)> {
+        let under_way = self.under_way.values();
+        let lacking = under_way.map(|slab| (slab.key, slab.lacking_bytes()));
+        let mut claims: Vec<_> = lacking.chain(self.refills.lacking()).collect();
+        if !has_pages {
+            let used_bytes = |slab| self.files.get(slab)?.used_bytes();
+            let used_bytes = |slab| used_bytes(slab).unwrap_or(u64::MAX);
+            claims.extend(self.machine.promised(used_bytes));
+        }
+        claims
+    }
+
+    pub(super) fn begin(&mut self, slab: SlabId, (key, bytes): (Key, u64), job: &Job<Ticket>) {
         let under_way = UnderWay {
             key,
             bytes,

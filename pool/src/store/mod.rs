@@ -117,6 +117,12 @@ impl Files {
         self.room.allows(key, bytes, others)
     }
 
+    /// Bytes that the kernel has free for slabs of this class beside what others lack, as far as is known.
+    #[must_use]
+    pub fn left_bytes(&self, key: Key, others: impl Iterator<Item = (Key, u64)>) -> u64 {
+        self.room.left_bytes(key, others)
+    }
+
     /// The limits of memory that slabs must be within.
     #[must_use]
     pub fn limits(&self) -> &Limits {

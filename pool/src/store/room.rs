@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use crate::os::cgroup_memory::Limits;
-use crate::os::hugepages::{self, KeptCounts};
+use crate::os::hugepages::{self, Counts, KeptCounts};
 use crate::os::kept::KeptFile;
 use crate::protocol::PageSize;
 use firstlight_host::meminfo;
@@ -71,18 +71,11 @@ impl Room {
         bytes: u64,
         others: impl Iterator<Item = (Key, u64)>,
     ) -> Result<(), String> {
-        // What is available is not counted by node.
-        let is_of_all = key.page == PageSize::Transparent || key.node.is_none();
-        // What may be of any node may be of this one.
-        let is_here = |node: Option<u32>| is_of_all || node.is_none() || node == key.node;
-        let same = |other: &Key| other.page == key.page && is_here(other.node);
-        let claimed = others.filter(|(other, _)| same(other));
-        let claimed = claimed.map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+        let claimed = claimed(key, others);
         if key.page == PageSize::Transparent {
             return self.allows_transparent(bytes, claimed);
         }
-        let counts = self.counts.get(&(key.page, key.node));
-        let Some(Ok(counts)) = counts.map(KeptCounts::counts) else {
+        let Some(counts) = self.counts(key) else {
             return Ok(());
         };
         let free = counts.available_pages();
@@ -101,6 +94,37 @@ impl Room {
         ))
     }
 
+    /// Bytes that the kernel has free beside what slabs of these classes still lack, as far as is known.
+    pub(super) fn left_bytes(&self, key: Key, others: impl Iterator<Item = (Key, u64)>) -> u64 {
+        let claimed = claimed(key, others);
+        let free = if key.page == PageSize::Transparent {
+            let space = self
+                .limits
+                .space()
+                .map_or(u64::MAX, |space| space.left_bytes);
+            self.available_bytes().min(space)
+        } else {
+            let pages = self.counts(key).map(|counts| counts.available_pages());
+            pages.map_or(u64::MAX, |pages| pages.saturating_mul(key.page.bytes()))
+        };
+        free.saturating_sub(claimed)
+    }
+
+    /// Those of a class's huge pages, on its node.
+    fn counts(&self, key: Key) -> Option<Counts> {
+        self.counts.get(&(key.page, key.node))?.counts().ok()
+    }
+
+    /// Of memory, as far as is known.
+    fn available_bytes(&self) -> u64 {
+        let text = self
+            .meminfo
+            .as_ref()
+            .and_then(|meminfo| meminfo.read().ok());
+        let available = text.and_then(|text| meminfo::available(&text));
+        available.unwrap_or(u64::MAX)
+    }
+
     /// Nothing takes a tmpfs' pages back: too many, and other programs are killed. Nor does anything take them
     /// from a cgroup, whose processes are killed then.
     fn allows_transparent(&self, bytes: u64, claimed: u64) -> Result<(), String> {
@@ -116,12 +140,7 @@ impl Room {
                 space.left_bytes >> 20
             ));
         }
-        let text = self
-            .meminfo
-            .as_ref()
-            .and_then(|meminfo| meminfo.read().ok());
-        let available = text.and_then(|text| meminfo::available(&text));
-        let available = available.unwrap_or(u64::MAX);
+        let available = self.available_bytes();
         if fits(available) {
             return Ok(());
         }
@@ -131,6 +150,17 @@ impl Room {
             available >> 20
         ))
     }
+}
+
+/// Of what others claim, the bytes that a slab of this class could have had.
+fn claimed(key: Key, others: impl Iterator<Item = (Key, u64)>) -> u64 {
+    // What is available is not counted by node.
+    let is_of_all = key.page == PageSize::Transparent || key.node.is_none();
+    // What may be of any node may be of this one.
+    let is_here = |node: Option<u32>| is_of_all || node.is_none() || node == key.node;
+    let same = |other: &Key| other.page == key.page && is_here(other.node);
+    let claimed = others.filter(|(other, _)| same(other));
+    claimed.map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
 }
 
 /// That slabs that are being filled will need some of it.
@@ -203,7 +233,12 @@ mod tests {
         let allows = |node, pages, others: &[(Option<u32>, u64)]| {
             let others = others.iter().map(|(node, pages)| key(*node, *pages));
             let others = others.map(|key| (key, key.bytes));
-            room.allows(key(node, pages), pages * PAGE, others).is_ok()
+            let is_allowed = room
+                .allows(key(node, pages), pages * PAGE, others.clone())
+                .is_ok();
+            let left = room.left_bytes(key(node, pages), others);
+            assert_eq!(is_allowed, left >= pages * PAGE);
+            is_allowed
         };
         assert!(allows(Some(0), 4, &[]) && !allows(Some(0), 5, &[]));
         assert!(allows(Some(0), 4, &[(Some(1), 2)]));

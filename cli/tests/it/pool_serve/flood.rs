@@ -273,8 +273,8 @@ fn a_closed_connection_keeps_its_place_until_its_replies_are_read() {
     until("a place is free", || is_served(TENANTS[0]));
 }
 
-/// Of a hundred connections that hang up and one that requests a slab, that one is heard in its user's first turn: of
-/// another user's hundred requests none but those before it sees no slab taken.
+/// Beside a hundred connections that hang up one that requests a slab is heard in one of its user's first turns, each of
+/// which ends some: long before another user's hundred requests, of which each has a turn.
 #[test]
 fn connections_that_hung_up_are_closed_with_the_next_request_of_their_user() {
     const MANY: usize = 100;

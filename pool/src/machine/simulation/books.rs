@@ -17,6 +17,8 @@ struct Entry {
     bytes: u64,
     /// Whether it is on its way back, and another is to take its place.
     is_back: bool,
+    /// Whether its pages were seen to come back, once no process can reach it.
+    has_pages: bool,
 }
 
 /// The books.
@@ -48,6 +50,7 @@ impl Books {
             key,
             bytes,
             is_back: false,
+            has_pages: true,
         };
         self.entries.insert(slab, entry);
     }
@@ -75,7 +78,7 @@ impl Books {
     }
 
     /// A lease of an earlier daemon has neither memory nor pipe: a slab is to take its place.
-    pub(super) fn owes(&mut self, serial: Serial, key: Key, bytes: u64) {
+    pub(super) fn owes(&mut self, serial: Serial, key: Key, bytes: u64, has_pages: bool) {
         let Some((accounts, whose)) = self.leases.get(&serial).cloned() else {
             return;
         };
@@ -85,6 +88,7 @@ impl Books {
             key,
             bytes,
             is_back: true,
+            has_pages,
         });
     }
 
@@ -117,6 +121,13 @@ impl Books {
         }
     }
 
+    /// A slab's pages will not be seen to come back.
+    pub(super) fn is_lost(&mut self, slab: SlabId) {
+        if let Some(entry) = self.entries.get_mut(&slab) {
+            entry.has_pages = false;
+        }
+    }
+
     /// No process can reach a slab any more.
     pub(super) fn out_of_reach(&mut self, slab: SlabId, is_credited: bool) {
         let Some(entry) = self.entries.remove(&slab) else {
@@ -142,7 +153,10 @@ impl Books {
         self.since_clean.retain(|(_, class), _| *class != key);
         let Some(whose) = whose else { return };
         let is_its = |entry: &Entry| (entry.key, entry.whose) == (key, whose);
-        if let Some(oldest) = self.owed.iter().position(is_its) {
+        let with_pages = |entry: &Entry| is_its(entry) && entry.has_pages;
+        let mut owed = self.owed.iter();
+        let oldest = owed.position(with_pages);
+        if let Some(oldest) = oldest.or_else(|| self.owed.iter().position(is_its)) {
             self.owed.remove(oldest);
             return;
         }
@@ -171,15 +185,17 @@ impl Books {
         self.since_clean.clear();
     }
 
-    /// Users with slabs of a class that none can reach any more, and that wait for clean ones.
+    /// Users with slabs of a class that none can reach any more, whose pages are back, and that wait for clean ones.
     pub(super) fn waiting(&self, key: Key) -> impl Iterator<Item = Whose> {
-        let owed = self.owed.iter().filter(move |entry| entry.key == key);
+        let is_its = move |entry: &&Entry| entry.key == key && entry.has_pages;
+        let owed = self.owed.iter().filter(is_its);
         owed.map(|entry| entry.whose)
     }
 
     /// Bytes of a node that are to be left for what waits so.
     pub(super) fn waiting_bytes(&self, node: Node) -> u64 {
-        let owed = self.owed.iter().filter(|entry| entry.key.node == node);
+        let is_its = |entry: &&Entry| entry.key.node == node && entry.has_pages;
+        let owed = self.owed.iter().filter(is_its);
         owed.map(|entry| entry.key.bytes).sum()
     }
 

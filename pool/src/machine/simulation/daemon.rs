@@ -42,6 +42,7 @@ impl Life {
         if let Some(lease) = self.machine.leases().get(serial).cloned() {
             self.books.came_back(lease.slab);
             if !lease.has_memory {
+                self.books.is_lost(lease.slab);
                 self.books.out_of_reach(lease.slab, !self.filling_is_on);
             }
         }

@@ -126,7 +126,10 @@ impl Life {
             }
             match restored {
                 Restored::Ended(Some(slab)) => self.books.came_back(slab),
-                Restored::Ended(None) => self.books.owes(serial, record.key(), record.bytes),
+                Restored::Ended(None) => {
+                    let (key, bytes) = (record.key(), record.bytes);
+                    self.books.owes(serial, key, bytes, record.owed);
+                }
                 Restored::Whole(_) | Restored::Unknown => {}
             }
             self.carry_out(actions);

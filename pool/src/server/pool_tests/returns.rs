@@ -1,6 +1,9 @@
 //! What becomes of memory that is given back.
 
 use super::*;
+use crate::fill::{Job, Work};
+use crate::server::workers::Ticket;
+use crate::store::slab::SlabId;
 
 #[test]
 fn what_is_kept_stays_charged() {
@@ -183,6 +186,29 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
     let row = row(&mut pool);
     assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
+}
+
+/// What others lack, or are promised, is not put back for a guest.
+#[test]
+fn no_guest_is_refilled_with_what_slabs_still_lack() {
+    let (_folder, mut pool) = pool_of(&CONFIG.replace("slabs = 3", "slabs = 3\nrefill = \"2M\""));
+    let (_serial, memory) = taken(&mut pool, 1000).unwrap();
+    let key = pool.machine.leases().iter().next().unwrap().1.key;
+    let slab = SlabId(u64::MAX);
+    let job = Job::new(
+        Ticket::TopUp(slab),
+        Arc::new(memory.try_clone().unwrap()),
+        Work::Empty,
+    );
+    pool.begin(slab, (key, 1 << 50), &job);
+    memory_file::punch(&memory, 0, 2 << 20).unwrap();
+    until(&mut pool, |pool| {
+        let trouble = row(pool).trouble.unwrap_or_default();
+        trouble.contains("is for slabs that are being filled or replaced")
+    });
+    pool.is_done(slab);
+    let row = row(&mut pool);
+    assert_eq!((row.hole_bytes, row.refilled_bytes), (2 << 20, 0));
 }
 
 /// A slab whose emptying cannot go on, as with a client that keeps its file's lock, and
