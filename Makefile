@@ -45,7 +45,7 @@ PAGE_CASES ?= 10
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help build image stick run test test-workspace test-features test-pages nightly mutants coverage stress verify verify-planted soak slurm kubernetes pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts boot-counts arm check check-host check-fuzz check-bare check-kubernetes publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features test-pages nightly mutants coverage stress verify verify-planted soak slurm kubernetes pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts profile boot-counts arm check check-host check-fuzz check-bare check-kubernetes publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -219,6 +219,11 @@ counts: setup ## measure: count instructions, fail where they grew by 2 %; UPDAT
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --bin counts -- $(if $(UPDATE),update)
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --features page-16k --bin counts -- $(if $(UPDATE),update)
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
+
+profile: setup ## measure: instructions of one row of `make counts` by function and by line: ROW=page_pairs
+	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
+	@scripts/setup.sh target $(COUNTED)
+	@TARGET=$(COUNTED) scripts/profile.sh $(ROW)
 
 arm: setup ## long: the image on Arm machines of many shapes by UEFI (EDK2): 1 to 123 CPUs, 4 nodes, ACPI and a device tree (minutes)
 	@for target in aarch64-unknown-none aarch64-unknown-uefi; do scripts/setup.sh target $$target; done

@@ -4,6 +4,8 @@
 //! counts            count all paths and compare with bench/counts.txt
 //! counts update     write bench/counts.txt
 //! counts run PATH   one path (run under valgrind)
+//! counts profile ROW FILE
+//!                   one path, ROW or ROW_NUMBER, by function and line to FILE
 //! ```
 //!
 //! Built with the feature `page-16k` it counts some of them with pages of 16 KiB (`counts-16k.txt`).
@@ -29,13 +31,15 @@ fn measured(work: &mut dyn FnMut()) {
     work();
 }
 
-/// Counts the instructions of one path.
-fn count(path: &str) -> Result<u64, Box<dyn Error>> {
+/// Counts the instructions of one path; by function and line, to the file `profile`.
+fn count(path: &str, profile: &str) -> Result<u64, Box<dyn Error>> {
     let itself = std::env::current_exe()?;
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
-            "--callgrind-out-file=/dev/null",
+            &format!("--callgrind-out-file={profile}"),
+            "--compress-strings=no",
+            "--compress-pos=no",
             "--toggle-collect=counts::measured*",
         ])
         .arg(itself)
@@ -65,7 +69,7 @@ fn compare(file: &Path, update: bool) -> Result<ExitCode, Box<dyn Error>> {
     println!("| path | instructions | expected | |");
     println!("|---|---|---|---|");
     for path in paths::all() {
-        let instructions = count(path.name)?;
+        let instructions = count(path.name, "/dev/null")?;
         let verdict = expected.judge(path.name, instructions);
         sound &= verdict.is_sound();
         let before = expected
@@ -112,6 +116,15 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             (path.ok_or_else(|| format!("no path '{name}'"))?.run)()?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err("usage: counts [update | run PATH]".into()),
+        ["profile", row, profile] => {
+            let is_row = |name: &str| {
+                name == row || name.rsplit_once('_').is_some_and(|(name, _)| name == row)
+            };
+            let path = paths::all().find(|path| is_row(path.name));
+            let path = path.ok_or_else(|| format!("no path '{row}'"))?;
+            println!("{} {}", path.name, count(path.name, profile)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Err("usage: counts [update | run PATH | profile ROW FILE]".into()),
     }
 }
