@@ -7,7 +7,6 @@ use crate::frames::error::{AllocError, BlockError, RangeError};
 use crate::frames::range;
 use crate::frames::range::cut::order_of;
 use crate::frames::request::Request;
-use crate::frames::segment::give::Refused;
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{Block, blocks, blocks_up_to};
 
@@ -137,23 +136,11 @@ impl Cpu<'_, '_> {
 
     /// Gives back a part of a huge frame that was allocated, past all lists.
     fn give_shared(&mut self, part: FrameRange) {
-        let nodes = &self.shared.nodes;
-        let Some(segment) = nodes.segments.at(part.start()) else {
-            return;
-        };
-        let Some(online) = segment.online() else {
-            return;
-        };
-        let given = match online.give_part(part) {
-            Ok(()) => part.count(),
-            Err(Refused { given_frames, .. }) => {
-                let (frame, order) = (part.start(), Order::PAGE);
-                let error = BlockError::FreedTwice { frame, order };
-                self.freed_twice.get_or_insert(error);
-                given_frames
-            }
-        };
-        nodes.count(segment, given.cast_signed());
+        if !self.shared.nodes.free_part(part) {
+            let (frame, order) = (part.start(), Order::PAGE);
+            let error = BlockError::FreedTwice { frame, order };
+            self.freed_twice.get_or_insert(error);
+        }
     }
 
     /// Keeps an error that the next call to free or drain reports.

@@ -265,7 +265,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     /// Past all lists.
     fn free_shared(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        self.shared.nodes.free(frame, order)
+        self.shared.free(frame, order)
     }
 
     /// What the huge frame of an aligned block was taken for, if the block is allocated and the

@@ -323,7 +323,9 @@ pub(crate) fn at_hint(
         return None;
     }
     let word = segment.huge(huge);
-    if order < HUGE_ORDER && word.may_have(order, mobility) {
+    if order == 0 && word.may_have(0, mobility) {
+        segment.take_page(huge).ok()
+    } else if order < HUGE_ORDER && word.may_have(order, mobility) {
         segment.take_pages(huge, order, want.frames()).ok()
     } else if want.is_whole() && word.is_free_unknown() {
         segment.take_free_huge(huge, word, mobility.into()).ok()?;

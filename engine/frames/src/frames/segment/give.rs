@@ -5,7 +5,9 @@ use super::window::Window;
 use super::{GiantIndex, HugeIndex, Segment, page_of};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::bitmap::{Given, NotSet};
-use crate::frames::word::geometry::{Block, GIANT_FRAMES, HUGE_FRAMES, LARGEST_PAGES, Pages};
+use crate::frames::word::geometry::{
+    Block, GIANT_FRAMES, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES, Pages,
+};
 use crate::frames::word::{Content, GiantState, Huge, HugeState, Mobility, steps};
 use crate::sync::pause;
 
@@ -38,13 +40,20 @@ const fn refused(why: Why) -> Refused {
 impl Segment<'_> {
     /// Gives back `block`, which must lie inside the segment and be allocated, by itself, as a
     /// part of a larger block or as several smaller ones.
-    #[inline]
     pub(crate) fn give(&self, block: Block) -> Result<(), Refused> {
-        self.give_part(block.range())
+        let giant = self.giant_of(block.start);
+        if block.order == HUGE_ORDER && self.giant(giant).is_split() {
+            let huge = self.huge_of(block.start);
+            if self.give_counted_huge(giant, huge) {
+                return Ok(());
+            }
+        }
+        self.give_any(block.range())
     }
 
     /// Gives back `part`, a block or frames of one huge frame, likewise.
-    #[inline]
+    // Always: most parts are given back by what is here, all others by a call.
+    #[inline(always)]
     pub(crate) fn give_part(&self, part: FrameRange) -> Result<(), Refused> {
         let giant = self.giant_of(part.start());
         if self.giant(giant).is_split() {
@@ -60,12 +69,21 @@ impl Segment<'_> {
                 if word.is_allocated() && self.give_first(huge, word, part) {
                     return Ok(());
                 }
-            } else if part.count() == HUGE_FRAMES.into() && self.give_huge(huge) {
-                self.raise_free(giant, 1);
+            } else if part.count() == HUGE_FRAMES.into() && self.give_counted_huge(giant, huge) {
                 return Ok(());
             }
         }
         self.give_any(part)
+    }
+
+    /// Gives back a huge frame of a split giant frame; `false` as [`Self::give_huge`].
+    #[inline]
+    fn give_counted_huge(&self, giant: GiantIndex, huge: HugeIndex) -> bool {
+        let is_given = self.give_huge(huge);
+        if is_given {
+            self.raise_free(giant, 1);
+        }
+        is_given
     }
 
     /// Gives back a part, whatever it is part of.
@@ -290,7 +308,7 @@ impl Segment<'_> {
     /// take the way of any block.
     #[inline]
     pub(crate) fn give_page(&self, window: &Window<'_>, page: Frame) -> bool {
-        let Some(bitmap) = window.split(page) else {
+        let Some(bitmap) = window.split(page, 0) else {
             return false;
         };
         let (at, count) = (page_of(page), 1);
@@ -299,6 +317,17 @@ impl Segment<'_> {
             self.after_give(self.giant_of(page), self.huge_of(page), given);
         }
         given.is_ok()
+    }
+
+    /// Gives back a block, smaller than a huge frame, of one that is split, in such a window; `false` likewise.
+    #[inline]
+    pub(crate) fn give_small(&self, window: &Window<'_>, block: Block) -> bool {
+        let Block { start, order } = block;
+        window.split(start, order).is_some() && {
+            let (giant, huge) = (self.giant_of(start), self.huge_of(start));
+            self.give_bits(giant, huge, Pages::of(block.range()))
+                .is_ok()
+        }
     }
 
     /// Counts huge frames of a giant frame that were given back.

@@ -98,12 +98,17 @@ impl Segment<'_> {
     /// Takes the first `count` pages of any block of `order` of a split huge frame, and updates likewise.
     #[inline]
     pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8, count: u32) -> Result<Frame, Miss> {
-        let taken = if order == 0 {
-            // Most requests: of what follows, little is left for them.
-            self.take_of_split(huge, Part::Any(0, 1))?
-        } else {
-            self.take_of_split(huge, Part::Any(order, count))?
-        };
+        let taken = self.take_of_split(huge, Part::Any(order, count))?;
+        Ok(self.settled(huge, taken))
+    }
+
+    /// Takes any page of a split huge frame, and updates likewise.
+    // Always: what most requests do.
+    #[inline(always)]
+    pub(crate) fn take_page(&self, huge: HugeIndex) -> Result<Frame, Miss> {
+        let taken = self.bitmap(huge).take_page();
+        let taken = taken.map_err(|NoBlock { .. }| Miss::Nothing)?;
+        let taken = self.unless_isolated(huge, taken, 1, 1)?;
         Ok(self.settled(huge, taken))
     }
 
@@ -111,7 +116,7 @@ impl Segment<'_> {
     #[inline]
     fn settled(&self, huge: HugeIndex, taken: Taken) -> Frame {
         if let Some(mobility) = taken.emptied {
-            self.count_emptied(self.giant_of_huge(huge), mobility, 1);
+            self.count_one_emptied(huge, mobility);
         }
         taken.start
     }
@@ -123,11 +128,16 @@ impl Segment<'_> {
         }
     }
 
+    /// Settles that a huge frame did.
+    #[inline(never)]
+    fn count_one_emptied(&self, huge: HugeIndex, mobility: Mobility) {
+        self.count_emptied(self.giant_of_huge(huge), mobility, 1);
+    }
+
     /// Takes pages of a split huge frame.
     // Always: with the part known, most of it is known at compile time.
     #[inline(always)]
     fn take_of_split(&self, huge: HugeIndex, part: Part) -> Result<Taken, Miss> {
-        let first = self.huge_start(huge);
         let bitmap = self.bitmap(huge);
         let (taken, bits, count) = match part {
             Part::Whole => return Err(Miss::Nothing),
@@ -142,10 +152,7 @@ impl Segment<'_> {
             }
             Part::Any(order, count) => {
                 let call = (count > 64).then(|| self.calls.begin());
-                let taken = match order {
-                    0 => bitmap.take_page(),
-                    _ => bitmap.take_any(order, count),
-                };
+                let taken = bitmap.take_any(order, count);
                 (self.row(huge, call, taken)?, 1, count)
             }
             Part::At(pages) => {
@@ -154,16 +161,35 @@ impl Segment<'_> {
                 (self.row(huge, call, taken)?, 1, pages.count)
             }
         };
-        if self.recheck_huge(huge).is_isolated() {
-            self.undo_pages(huge, taken.at, count, bits);
-            return Err(Miss::Changed);
-        }
-        let emptied = if taken.filled && bitmap.is_full() {
+        self.unless_isolated(huge, taken, bits, count)
+    }
+
+    /// All pages of one word are taken, some of them by this call: perhaps the last of the huge frame. For which mobility
+    /// its giant frame counts it still then, for the caller to settle.
+    #[inline(never)]
+    fn note_filled(&self, huge: HugeIndex) -> Option<Mobility> {
+        if self.bitmap(huge).is_full() {
             self.note_full(huge)
         } else {
             None
-        };
-        let start = Frame::new(first + u64::from(taken.at));
+        }
+    }
+
+    /// What was taken of a split huge frame; given back if it is isolated since this call looked at it.
+    #[inline(always)]
+    fn unless_isolated(
+        &self,
+        huge: HugeIndex,
+        TakenAt { at, filled, .. }: TakenAt,
+        bits: u64,
+        count: u32,
+    ) -> Result<Taken, Miss> {
+        if self.recheck_huge(huge).is_isolated() {
+            self.undo_pages(huge, at, count, bits);
+            return Err(Miss::Changed);
+        }
+        let emptied = if filled { self.note_filled(huge) } else { None };
+        let start = Frame::new(self.huge_start(huge) + u64::from(at));
         Ok(Taken {
             start,
             bits,

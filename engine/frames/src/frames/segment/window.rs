@@ -83,10 +83,10 @@ impl<'m> Window<'m> {
         Some((huge, Huge::of_bits(word.load(Ordering::Acquire))))
     }
 
-    /// The bitmap of the huge frame of `page`, if that is split and not isolated.
+    /// The bitmap of the huge frame of a smaller block, if that is split and not isolated.
     #[inline]
-    pub(crate) fn split(&self, page: Frame) -> Option<&'m Bitmap> {
-        let (huge, seen) = self.huge_of(page, 0)?;
+    pub(crate) fn split(&self, start: Frame, order: u8) -> Option<&'m Bitmap> {
+        let (huge, seen) = self.huge_of(start, order)?;
         // SAFETY: as for the huge word: there are as many bitmaps.
         seen.is_split().then(|| unsafe { self.bitmaps.at(huge) })
     }
@@ -132,7 +132,8 @@ impl<'m> Window<'m> {
     }
 
     /// What the huge frame of an aligned block was taken for, likewise, also for more than 64 pages.
-    #[inline]
+    // Always: else whether it is a call of its own depends on code elsewhere: 10 instructions a block.
+    #[inline(always)]
     pub(crate) fn allocated_block(&self, start: Frame, order: u8) -> Option<Mobility> {
         if order <= WORD_ORDER {
             return self.allocated_small(start, order);

@@ -33,10 +33,9 @@ impl<'m> Nodes<'m> {
             _ => {
                 for &start in blocks {
                     let order = order.get();
-                    if !self
-                        .segments
-                        .give_block(Block { start, order }, local.segment)
-                    {
+                    let block = Block { start, order };
+                    let is_given = local.segment.give_small(local.window, block);
+                    if !is_given && !self.segments.give_block(block, local.segment) {
                         bad(start);
                     }
                 }

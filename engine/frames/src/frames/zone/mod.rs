@@ -592,10 +592,11 @@ impl<'m> Nodes<'m> {
     }
 
     /// Frees a block.
-    #[inline]
+    // Always: it has one caller.
+    #[inline(always)]
     pub(crate) fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         let (segment, online, block) = self.segment_of_block(frame, order)?;
-        let freed = self.freed(segment, order.frames(), online.give(block));
+        let freed = self.freed(segment, order.frames(), online.give_part(block.range()));
         freed.map_err(|why| Self::refused(frame, order, why))
     }
 
