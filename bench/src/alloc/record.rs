@@ -181,11 +181,12 @@ pub struct Fragmentation {
     pub long_lived_frames: u64,
     /// Huge frames (order 9) that can still be allocated.
     pub huge_frames: u64,
-    /// The most there could be, with all held frames in one place.
+    /// The most that an allocator leaves that does not know which blocks stay: what there was at start, less what
+    /// unmovable blocks filled when they were most.
     pub huge_at_best: u64,
     /// Giant frames (order 18) that can still be allocated.
     pub giant_frames: u64,
-    /// The most there could be.
+    /// What these make, at most what there was at start.
     pub giant_at_best: u64,
     /// The time was up before all blocks had come and gone.
     pub cut_short: bool,

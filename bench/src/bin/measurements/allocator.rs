@@ -109,19 +109,46 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     list
 }
 
-/// All of its tables.
-pub(crate) fn render(record: &Record) -> Result<String, String> {
+fn bench_of(record: &Record) -> Result<Bench, String> {
     let run = record.runs.first().ok_or("no run")?;
-    let bench: Bench = serde_json::from_value(run.output.clone())
-        .map_err(|error| format!("{}: {error}", run.command))?;
+    let bench = serde_json::from_value(run.output.clone());
+    bench.map_err(|error| format!("{}: {error}", run.command))
+}
+
+/// All of its tables but that of [`fragmentation`].
+pub(crate) fn render(record: &Record) -> Result<String, String> {
+    let bench = bench_of(record)?;
     let mut text = times(&bench.rows);
     text += &faster(&bench.rows);
     text += &bytes(&bench.rows);
-    text += &fragmentation(&bench.fragmentation);
     if let Some(found) = &bench.answers {
         text += &answers(found);
     }
     Ok(text)
+}
+
+/// What is left beside long-lived blocks.
+pub(crate) fn fragmentation(record: &Record) -> Result<String, String> {
+    let columns = [
+        "fragmentation",
+        "huge frames left",
+        "at best",
+        "giant frames left",
+        "at best",
+    ];
+    let mut table = head(&columns.map(String::from));
+    for row in bench_of(record)?.fragmentation {
+        let cut = if row.cut_short { " (cut short)" } else { "" };
+        let figures = [
+            row.huge_frames,
+            row.huge_at_best,
+            row.giant_frames,
+            row.giant_at_best,
+        ];
+        let figures = figures.map(whole).join(" | ");
+        let _ = writeln!(table, "| {}{cut} | {figures} |", row.contestant);
+    }
+    Ok(table + "\n")
 }
 
 fn times(rows: &[Row]) -> String {
@@ -198,29 +225,6 @@ fn bytes(rows: &[Row]) -> String {
         let least = all.iter().copied().fold(f64::INFINITY, f64::min);
         let most = all.iter().copied().fold(0.0, f64::max);
         let _ = writeln!(table, "| {name} | {least:.3} | {most:.3} |");
-    }
-    table + "\n"
-}
-
-fn fragmentation(rows: &[Fragmentation]) -> String {
-    let columns = [
-        "fragmentation",
-        "huge frames left",
-        "at best",
-        "giant frames left",
-        "at best",
-    ];
-    let mut table = head(&columns.map(String::from));
-    for row in rows {
-        let cut = if row.cut_short { " (cut short)" } else { "" };
-        let figures = [
-            row.huge_frames,
-            row.huge_at_best,
-            row.giant_frames,
-            row.giant_at_best,
-        ];
-        let figures = figures.map(whole).join(" | ");
-        let _ = writeln!(table, "| {}{cut} | {figures} |", row.contestant);
     }
     table + "\n"
 }

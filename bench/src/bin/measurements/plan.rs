@@ -125,6 +125,11 @@ pub(crate) const PLANS: &[Plan] = &[
         commands: &["firstlight bench alloc --json"],
         render: allocator::render,
     },
+    Plan {
+        name: "fragmentation",
+        commands: &["firstlight bench alloc --workload fragmentation --json"],
+        render: allocator::fragmentation,
+    },
 ];
 
 /// What a command printed; columns that are no table of the document's as they are.
