@@ -179,10 +179,10 @@ impl<'m> Segments<'m> {
         from.filter(move |(_, one)| one.is_present() && one.node() == node)
     }
 
-    /// The segment that covers all of `part`.
+    /// The segment that covers all of `part`, absent or not.
     #[inline]
     pub(crate) fn of(&self, part: FrameRange) -> Option<&ZoneSegment<'m>> {
-        let segment = self.at(part.start())?;
+        let segment = self.any_at(part.start())?;
         // It starts inside.
         (part.end() <= segment.frames().end()).then_some(segment)
     }
@@ -190,11 +190,17 @@ impl<'m> Segments<'m> {
     /// The segment that has `frame`, unless it is absent.
     #[inline]
     pub(crate) fn at(&self, frame: Frame) -> Option<&ZoneSegment<'m>> {
-        let segment = match self.fixed_at(frame) {
-            Some(segment) => segment,
-            None => self.in_window_at(frame)?,
-        };
+        let segment = self.any_at(frame)?;
         segment.is_present().then_some(segment)
+    }
+
+    /// The segment that has `frame`, absent or not.
+    #[inline]
+    fn any_at(&self, frame: Frame) -> Option<&ZoneSegment<'m>> {
+        match self.fixed_at(frame) {
+            Some(segment) => Some(segment),
+            None => self.in_window_at(frame),
+        }
     }
 
     /// The segment that `frame` lies in, if that has its frames alone.
