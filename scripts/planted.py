@@ -24,8 +24,13 @@ MACHINE = "pool/src/machine/"
 MISTAKES = {
     "a charge is credited before a clean slab has taken the place": (
         MACHINE + "returns.rs",
-        "self.out_of_reach(core, key, whose, Owed { charge, lease });\n        core.forget(slab, whose);",
+        "self.out_of_reach(core, key, whose, Owed { charge, lease }, true);\n        core.forget(slab, whose);",
         "let _ = key;\n        core.settle([Owed { charge, lease }]);\n        core.forget(slab, whose);",
+    ),
+    "pages of a lease whose memory was not found count as back": (
+        MACHINE + "returns.rs",
+        "self.came_back_before(core, lease.key, lease.whose, owed, false);",
+        "self.came_back_before(core, lease.key, lease.whose, owed, true);",
     ),
     "an inode is marked after it was sent": (
         MACHINE + "action.rs",
