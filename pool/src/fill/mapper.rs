@@ -7,7 +7,7 @@
 //!
 //! A huge page is promised to a file a moment before one who touches it there may have it: were there no other page
 //! free just then, a guest that touches this one would be killed (`SIGBUS`). So the last free page of the machine is left
-//! alone: it is counted here, right before.
+//! alone: it is counted here, before the file's lock is waited for.
 
 use super::Policy;
 use crate::os::hugepages::{KeptCounts, SYS};

@@ -80,6 +80,8 @@ pub struct Refill {
     pub new_pages: u64,
     /// The lease.
     pub tenure: Arc<Tenure>,
+    /// Set when no other page is to be begun.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Refill {
@@ -88,7 +90,7 @@ impl Refill {
         let reserve: HashSet<u64> = self.reserve.iter().copied().collect();
         let mut left = self.most_pages;
         for page in &self.reserve {
-            if left == 0 {
+            if left == 0 || self.is_stopped() {
                 return Ok(());
             }
             left -= u64::from(self.step(file, *page, batches)?);
@@ -96,12 +98,16 @@ impl Refill {
         left = left.min(self.new_pages);
         let others = (0..pages).map(|step| (self.first_page + step) % pages);
         for page in others.filter(|page| !reserve.contains(page)) {
-            if left == 0 {
+            if left == 0 || self.is_stopped() {
                 break;
             }
             left -= u64::from(self.step(file, page, batches)?);
         }
         Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 
     /// Says whether there was a hole.

@@ -79,6 +79,7 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
         most_pages: PAGES,
         new_pages: PAGES,
         tenure: Arc::clone(tenure),
+        stop: Arc::default(),
     }
 }
 
@@ -254,6 +255,17 @@ fn a_slab_is_emptied_behind_the_page_under_way_and_no_other_is_begun() {
     emptied.recv().unwrap().unwrap();
     assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
     assert_eq!(tenure.during(|| ()), None);
+}
+
+#[test]
+fn one_that_is_stopped_begins_no_page() {
+    let file = slab(PageSize::Transparent);
+    give_back(&file, &[1, 2]);
+    let refill = all(PageSize::Transparent, &Arc::default());
+    refill.stop.store(true, Ordering::Release);
+    let done = run(&file, refill);
+    done.result.unwrap();
+    assert_eq!((done.refilled_pages, missing(&file)), (vec![], 2));
 }
 
 /// The end of a lease, in the middle of everything, some hundred times: a process that

@@ -49,6 +49,9 @@ pub struct Record {
     /// Whether no process can reach its memory any more, and it is charged until a clean slab is in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub owed: bool,
+    /// Of one that is owed, whether its memory was not found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
     /// What its client calls the guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Label>,
@@ -81,6 +84,8 @@ enum Line {
     Revoked(Serial),
     /// Nothing is left of it but its charge.
     Owed(Serial),
+    /// Nor is, and its memory was not found.
+    Lost(Serial),
     /// Nothing is left of it.
     Over(Serial),
     /// A grant is made.
@@ -173,6 +178,11 @@ impl Journal {
                     record.owed = true;
                 }
             }
+            Line::Lost(serial) => {
+                if let Some(record) = self.live.get_mut(&serial) {
+                    (record.owed, record.lost) = (true, true);
+                }
+            }
             Line::Over(serial) => {
                 self.live.remove(&serial);
             }
@@ -251,12 +261,14 @@ impl Journal {
         self.append(Line::Revoked(serial))
     }
 
-    /// Nothing is left of a lease but its charge, until a clean slab is in the place of its own.
+    /// Nothing is left of a lease but its charge, until a clean slab is in the place of its own, whose pages are back or
+    /// were not seen.
     ///
     /// # Errors
     /// It could not be written: the next daemon looks for it.
-    pub fn owe(&mut self, serial: Serial) -> io::Result<()> {
-        self.append(Line::Owed(serial))
+    pub fn owe(&mut self, serial: Serial, has_pages: bool) -> io::Result<()> {
+        let line = if has_pages { Line::Owed } else { Line::Lost };
+        self.append(line(serial))
     }
 
     /// Nothing is left of a lease.
@@ -381,6 +393,7 @@ mod tests {
             since_ms: 9,
             revoked: false,
             owed: false,
+            lost: false,
             label: Some(Label::new("web-1")),
             grant: None,
         }
@@ -404,18 +417,20 @@ mod tests {
             (unread.lines, journal.next(), journal.prefix()),
             (0, 1, 0xabc)
         );
-        for serial in [3, 4, 5, 6] {
+        for serial in [3, 4, 5, 6, 7] {
             journal.begin(record(serial)).unwrap();
         }
         journal.revoke(4).unwrap();
-        journal.owe(5).unwrap();
-        journal.end(6).unwrap();
-        let (mut revoked, mut owed) = (record(4), record(5));
+        journal.owe(5, true).unwrap();
+        journal.owe(6, false).unwrap();
+        journal.end(7).unwrap();
+        let (mut revoked, mut owed, mut lost) = (record(4), record(5), record(6));
         (revoked.revoked, owed.owed) = (true, true);
+        (lost.owed, lost.lost) = (true, true);
         let (journal, records) = reopened(folder.path());
-        assert_eq!(records, [record(3), revoked, owed]);
+        assert_eq!(records, [record(3), revoked, owed, lost]);
         // No name is used twice, that of a lease that is over neither.
-        assert_eq!((journal.next(), journal.prefix()), (7, 0xabc));
+        assert_eq!((journal.next(), journal.prefix()), (8, 0xabc));
     }
 
     #[test]

@@ -147,7 +147,9 @@ impl Replacements {
             &mut counts.held
         };
         *from = from.saturating_sub(1);
-        if counts.replaced > 0 {
+        // What took the place of one with its pages, which a process may still reach, is not for one that was not seen.
+        let others = if has_pages { 0 } else { counts.reachable };
+        if counts.replaced > others {
             counts.replaced -= 1;
             self.forget_if_empty(key, whose);
             return Some(owed);
@@ -172,11 +174,10 @@ impl Replacements {
     #[must_use]
     pub fn became_clean(&mut self, key: Key, whose: Whose) -> Option<Owed> {
         let is_its = |one: &Waiting| (one.key, one.whose) == (key, whose);
-        // Those whose pages were promised come first.
-        let with_pages = |one: &Waiting| is_its(one) && one.has_pages;
-        let oldest = self.waiting.iter().position(with_pages);
-        let is_unseen = oldest.is_none();
-        let oldest = oldest.or_else(|| self.waiting.iter().position(is_its));
+        // Those whose pages were promised come first, also where a process may still reach them.
+        let had_pages = self.of(key, whose).promised() > 0;
+        let of_its = |one: &Waiting| is_its(one) && one.has_pages == had_pages;
+        let oldest = self.waiting.iter().position(of_its);
         let counts = self.of(key, whose);
         let Some(oldest) = oldest else {
             counts.replaced = (counts.held + counts.reachable).min(counts.replaced + 1);
@@ -184,7 +185,7 @@ impl Replacements {
             return None;
         };
         counts.waiting -= 1;
-        counts.unseen -= u64::from(is_unseen);
+        counts.unseen -= u64::from(!had_pages);
         self.forget_if_empty(key, whose);
         self.waiting.remove(oldest).owed
     }
@@ -213,6 +214,19 @@ impl Replacements {
             charge.is_on(account).then(|| (waiting.key, charge.bytes()))
         });
         of_account.reduce(|(key, sum), (_, bytes)| (key, sum + bytes))
+    }
+
+    /// Whether pages are promised to what takes the place of a user's slab, and how many whose pages are back can be
+    /// reached.
+    #[cfg(test)]
+    pub(crate) fn back(&self, key: Key, whose: Whose) -> (bool, usize) {
+        let counts = self.counts.get(&(key, whose));
+        counts.map_or((false, 0), |counts| {
+            (
+                counts.promised() > 0,
+                usize::try_from(counts.reachable).unwrap(),
+            )
+        })
     }
 
     fn none_waits(&mut self, is_class: impl Fn(Key) -> bool) -> Vec<Owed> {
@@ -356,6 +370,36 @@ mod tests {
         all.came_back(KEY, USER);
         assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
         assert_eq!(all.is_full(KEY), [owed(7)]);
+        assert!(all.counts.is_empty());
+    }
+
+    /// A process may still reach the one whose pages are back.
+    #[test]
+    fn a_slab_that_was_not_seen_has_no_part_in_what_is_promised_to_another() {
+        let promised = |all: &Replacements| all.promised().map(|(_, bytes)| bytes).sum::<u64>();
+        let with_one_of_each = || {
+            let mut all = Replacements::default();
+            all.came_back(KEY, USER);
+            all.has_pages(KEY, USER, true);
+            all
+        };
+        let mut all = with_one_of_each();
+        all.came_back(KEY, USER);
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
+        assert_eq!((promised(&all), owed_to(&all)), (1, vec![(USER, 2, true)]));
+        // With the pages that are back: the other waits on.
+        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!((promised(&all), owed_to(&all)), (0, vec![(USER, 1, false)]));
+        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert!(all.out_of_reach(KEY, USER, owed(7), true).is_some());
+        // The other way round.
+        let mut all = with_one_of_each();
+        assert_eq!(all.became_clean(KEY, USER), None);
+        all.came_back(KEY, USER);
+        assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
+        assert_eq!((promised(&all), owed_to(&all)), (0, vec![(USER, 1, false)]));
+        assert!(all.out_of_reach(KEY, USER, owed(7), true).is_some());
+        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
         assert!(all.counts.is_empty());
     }
 

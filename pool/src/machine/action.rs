@@ -247,7 +247,12 @@ pub enum Action {
     /// Write that the client may still reach the memory of a lease that is over.
     RecordRevoked(Serial),
     /// Write that a lease is charged until a clean slab is in the place of its own, and nothing else is left of it.
-    RecordOwed(Serial),
+    RecordOwed {
+        /// The lease.
+        serial: Serial,
+        /// Whether its pages came back; else its memory was not found.
+        has_pages: bool,
+    },
     /// Write that nothing is left of a lease.
     RecordOver(Serial),
     /// See whether a class can be kept beside all others.

@@ -86,7 +86,7 @@ impl Machine {
                 lease: Some(serial),
             };
             self.returns
-                .came_back_before(core, key, whose, owed, record.owed);
+                .came_back_before(core, key, whose, owed, record.owed && !record.lost);
             return Restored::Ended(None);
         }
         let slab = core.slabs.allocated_before(key, record.bytes, has_memory);

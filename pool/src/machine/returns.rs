@@ -294,10 +294,10 @@ impl Returns {
         }
         match self.replacements.out_of_reach(key, whose, owed, has_pages) {
             Some(owed) => core.settle([owed]),
-            // Not written, the next daemon finds neither pipe nor file, and takes it for the same.
+            // Not written, the next daemon finds neither pipe nor file, and takes it for one whose pages were not seen.
             None => lease
                 .into_iter()
-                .for_each(|serial| core.act(Action::RecordOwed(serial))),
+                .for_each(|serial| core.act(Action::RecordOwed { serial, has_pages })),
         }
         if !core.filling.on {
             self.credit_all(core);
@@ -427,6 +427,13 @@ impl Returns {
             .values()
             .map(|revoked| revoked.used_bytes)
             .sum()
+    }
+
+    /// Whether pages of a user are back that are promised to what takes a slab's place, and how many of its slabs whose
+    /// pages are back can be reached, for a check from outside.
+    #[cfg(test)]
+    pub(super) fn back(&self, key: Key, whose: Whose) -> (bool, usize) {
+        self.replacements.back(key, whose)
     }
 
     /// All slabs that are back, for a check from outside.

@@ -313,6 +313,7 @@ impl Takes {
             since_ms: now.wall_ms,
             revoked: false,
             owed: false,
+            lost: false,
             label: take.label.clone(),
             grant: whose.grant(),
         };

@@ -284,7 +284,9 @@ impl Pool {
                 self.folder.remove(serial);
             }
             Action::RecordRevoked(serial) => drop(self.journal.revoke(serial)),
-            Action::RecordOwed(serial) => drop(self.journal.owe(serial)),
+            Action::RecordOwed { serial, has_pages } => {
+                drop(self.journal.owe(serial, has_pages));
+            }
             Action::RecordOver(serial) => drop(self.journal.end(serial)),
             Action::SetFilling(filling) => self.workers.set_filling(&filling),
             _ => {}

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much is put back of one lease before others have their turn.
@@ -33,10 +34,27 @@ struct Refilled {
     /// Bytes of the slab that are missing, as last seen.
     missing_bytes: u64,
     tenure: Arc<Tenure>,
-    /// A worker is at it, which puts back so many bytes at most.
-    under_way: Option<u64>,
+    /// What a worker that is at it does.
+    under_way: Option<Turn>,
     /// Why the last attempt failed; none where it did not.
     trouble: Option<String>,
+}
+
+/// What is put back in one turn.
+#[derive(Debug)]
+struct Turn {
+    /// At most.
+    bytes: u64,
+    done_bytes: Arc<AtomicU64>,
+    /// Set where pages came back that are promised to others: no other page is begun.
+    stop: Arc<AtomicBool>,
+}
+
+impl Turn {
+    fn lacking_bytes(&self) -> u64 {
+        let done_bytes = self.done_bytes.load(Ordering::Relaxed);
+        self.bytes.saturating_sub(done_bytes)
+    }
 }
 
 /// All leases, and what was done.
@@ -111,10 +129,18 @@ impl Refills {
         }
     }
 
-    /// Bytes that workers put back at most, by class.
+    /// Bytes that workers will yet put back at most, by class.
     pub(super) fn lacking(&self) -> impl Iterator<Item = (Key, u64)> {
         let leases = self.leases.values();
-        leases.filter_map(|lease| Some((lease.key, lease.under_way?)))
+        leases.filter_map(|lease| Some((lease.key, lease.under_way.as_ref()?.lacking_bytes())))
+    }
+
+    /// Pages come back that are promised to others: what is left for guests is looked at anew.
+    pub(super) fn stop(&mut self) {
+        let under_way = self.leases.values_mut();
+        for turn in under_way.filter_map(|lease| lease.under_way.as_mut()) {
+            turn.stop.store(true, Ordering::Release);
+        }
     }
 
     /// The next lease on `node` that something is due for, after the one that
@@ -155,6 +181,9 @@ impl Pool {
                 too_long.push(serial);
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);
+            if refilled.missing_bytes == 0 {
+                refilled.trouble = None;
+            }
             // While a worker is at it, what it filled and what the guest did cannot be told apart.
             if refilled.under_way.is_none() {
                 refilled.reserve.look(refilled.missing_bytes, now);
@@ -207,7 +236,9 @@ impl Pool {
             most_pages,
             new_pages: due.new_pages,
             tenure: Arc::clone(&refilled.tenure),
+            stop: Arc::default(),
         };
+        let stop = Arc::clone(&refill.stop);
         let job = Job {
             cancel: refilled.tenure.ended(),
             ..Job::new(
@@ -216,7 +247,11 @@ impl Pool {
                 Work::Refill(refill),
             )
         };
-        refilled.under_way = Some(most_pages.saturating_mul(page.bytes()));
+        refilled.under_way = Some(Turn {
+            bytes: most_pages.saturating_mul(page.bytes()),
+            done_bytes: Arc::clone(&job.done_bytes),
+            stop,
+        });
         self.workers.refill(node, job)
     }
 
@@ -249,7 +284,8 @@ impl Pool {
         let Some(lease) = self.refills.leases.get_mut(&serial) else {
             return;
         };
-        lease.under_way = None;
+        let turn = lease.under_way.take();
+        let was_stopped = turn.is_some_and(|turn| turn.stop.load(Ordering::Acquire));
         lease.reserve.put_back(pages);
         lease.missing_bytes = lease.reserve.missing_bytes();
         let bytes = pages.len() as u64 * lease.key.page.bytes();
@@ -258,7 +294,7 @@ impl Pool {
         match result {
             Ok(()) => {
                 lease.trouble = None;
-                if pages.is_empty() {
+                if pages.is_empty() && !was_stopped {
                     lease.reserve.rest(now + REST);
                 }
             }

@@ -135,13 +135,14 @@ impl Pool {
         self.files.has_room(key, bytes, claims)
     }
 
-    /// Bytes that slabs and guests under way still lack, by class, and what is promised to others: not for one whose
-    /// user's pages are back.
+    /// Bytes that slabs under way still lack, by class, and what is promised to others, and left for guests: not for one
+    /// whose user's pages are back.
     pub(super) fn claims(&self, has_pages: bool) -> Vec<(Key, u64)> {
         let under_way = self.under_way.values();
         let lacking = under_way.map(|slab| (slab.key, slab.lacking_bytes()));
-        let mut claims: Vec<_> = lacking.chain(self.refills.lacking()).collect();
+        let mut claims: Vec<_> = lacking.collect();
         if !has_pages {
+            claims.extend(self.refills.lacking());
             let used_bytes = |slab| self.files.get(slab)?.used_bytes();
             let used_bytes = |slab| used_bytes(slab).unwrap_or(u64::MAX);
             claims.extend(self.machine.promised(used_bytes));
@@ -175,6 +176,7 @@ impl Pool {
         let Ok(file) = self.files.get_mut(slab).map(|slab| slab.file()) else {
             return;
         };
+        self.refills.stop();
         let after = lease.and_then(|lease| self.tenures.get(&lease).cloned());
         let job = Job {
             after,

@@ -121,10 +121,18 @@ impl Books {
         }
     }
 
-    /// A slab's pages will not be seen to come back.
-    pub(super) fn is_lost(&mut self, slab: SlabId) {
-        if let Some(entry) = self.entries.get_mut(&slab) {
+    /// The memory of a lease that is over was not found: what takes its place has no pages that came back, and none
+    /// that `others` of its user, which are back and can be reached, were replaced with.
+    pub(super) fn is_lost(&mut self, slab: SlabId, others: usize, is_credited: bool) {
+        let Some(mut entry) = self.entries.remove(&slab) else {
+            return;
+        };
+        let replaced = self.replaced.entry((entry.key, entry.whose)).or_default();
+        if *replaced > others {
+            *replaced -= 1;
+        } else if !is_credited {
             entry.has_pages = false;
+            self.owed.push(entry);
         }
     }
 
@@ -148,15 +156,13 @@ impl Books {
             .count()
     }
 
-    /// A slab of a class is clean, in a user's turn.
-    pub(super) fn clean(&mut self, key: Key, whose: Option<Whose>) {
+    /// A slab of a class is clean, in a user's turn, for which pages were back or not.
+    pub(super) fn clean(&mut self, key: Key, whose: Option<Whose>, had_pages: bool) {
         self.since_clean.retain(|(_, class), _| *class != key);
         let Some(whose) = whose else { return };
-        let is_its = |entry: &Entry| (entry.key, entry.whose) == (key, whose);
-        let with_pages = |entry: &Entry| is_its(entry) && entry.has_pages;
-        let mut owed = self.owed.iter();
-        let oldest = owed.position(with_pages);
-        if let Some(oldest) = oldest.or_else(|| self.owed.iter().position(is_its)) {
+        let is_its =
+            |entry: &Entry| (entry.key, entry.whose, entry.has_pages) == (key, whose, had_pages);
+        if let Some(oldest) = self.owed.iter().position(is_its) {
             self.owed.remove(oldest);
             return;
         }

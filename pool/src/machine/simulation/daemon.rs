@@ -42,8 +42,8 @@ impl Life {
         if let Some(lease) = self.machine.leases().get(serial).cloned() {
             self.books.came_back(lease.slab);
             if !lease.has_memory {
-                self.books.is_lost(lease.slab);
-                self.books.out_of_reach(lease.slab, !self.filling_is_on);
+                let (_, others) = self.machine.returns.back(lease.key, lease.whose);
+                self.books.is_lost(lease.slab, others, !self.filling_is_on);
             }
         }
     }
@@ -227,10 +227,10 @@ impl Life {
                 });
                 drop(written);
             }
-            Action::RecordOwed(serial) => {
+            Action::RecordOwed { serial, has_pages } => {
                 let written = self.world.record(|records| {
                     if let Some(record) = records.get_mut(&serial) {
-                        record.owed = true;
+                        (record.owed, record.lost) = (true, !has_pages);
                     }
                 });
                 drop(written);
@@ -459,8 +459,10 @@ impl Life {
         }
         if is_fill {
             let turn = self.machine.fills.turn(slab);
+            let back = turn.map(|whose| self.machine.returns.back(key, whose));
+            let had_pages = back.is_some_and(|(is_promised, _)| is_promised);
             self.happens(Event::Filled { slab, error });
-            self.is_clean(slab, key, turn);
+            self.is_clean(slab, key, turn, had_pages);
             return;
         }
         if error.is_some() {
@@ -489,16 +491,16 @@ impl Life {
         self.happens(Event::Zeroed { slab, is_clean });
         if is_clean {
             self.books.zeroed(key);
-            self.is_clean(slab, key, None);
+            self.is_clean(slab, key, None, false);
         }
     }
 
     /// A slab that the machine takes for clean now is one more of its class.
-    fn is_clean(&mut self, slab: SlabId, key: Key, turn: Option<Whose>) {
+    fn is_clean(&mut self, slab: SlabId, key: Key, turn: Option<Whose>, had_pages: bool) {
         let mut clean = self.machine.core.slabs.clean();
         if clean.any(|(clean, _)| clean == slab) {
             drop(clean);
-            self.books.clean(key, turn);
+            self.books.clean(key, turn, had_pages);
         }
     }
 }

@@ -128,7 +128,8 @@ impl Life {
                 Restored::Ended(Some(slab)) => self.books.came_back(slab),
                 Restored::Ended(None) => {
                     let (key, bytes) = (record.key(), record.bytes);
-                    self.books.owes(serial, key, bytes, record.owed);
+                    self.books
+                        .owes(serial, key, bytes, record.owed && !record.lost);
                 }
                 Restored::Whole(_) | Restored::Unknown => {}
             }
