@@ -46,7 +46,7 @@ MISTAKES = {
     ),
     "a slab that became clean replaces nothing": (
         MACHINE + "mod.rs",
-        "self.returns.became_clean(core, key, whose);",
+        "self.returns.became_clean(core, key, whose, had_pages);",
         "let _ = whose;",
     ),
     "a lease that was given back is not written down as revoked": (
@@ -146,8 +146,8 @@ MISTAKES = {
     ),
     "a slab that was filled for one user is another's replacement": (
         MACHINE + "returns.rs",
-        "self.replacements.became_clean(key, whose);",
-        "self.replacements.became_clean(key, match whose {\n            Whose::User(user) => Whose::User(user ^ 1),\n            other => other,\n        });",
+        "self.replacements.became_clean(key, whose, had_pages);",
+        "self.replacements.became_clean(key, match whose {\n            Whose::User(user) => Whose::User(user ^ 1),\n            other => other,\n        }, had_pages);",
     ),
     "what is lacking is filled with pages that others gave back": (
         MACHINE + "mod.rs",
@@ -166,7 +166,7 @@ MISTAKES = {
     ),
     "what a slab is owed for is not written down": (
         MACHINE + "returns.rs",
-        ".for_each(|serial| core.act(Action::RecordOwed(serial))),",
+        ".for_each(|serial| core.act(Action::RecordOwed { serial, has_pages })),",
         ".for_each(|_| ()),",
     ),
     "what an earlier daemon owed is credited at once": (

@@ -29,27 +29,28 @@ const ANSWER_BYTES: usize = 4;
 /// Huge pages that are free before one is reserved, at least.
 const LEAST_PAGES: u64 = 2;
 
-/// The kernel's counts of huge pages of each size that it has.
+/// The kernel's counts of huge pages of 2 MiB and 1 GiB, where it has such.
 #[derive(Debug)]
-struct HugePages(Vec<(u64, KeptCounts)>);
+struct HugePages([io::Result<Option<KeptCounts>>; 2]);
 
 impl HugePages {
-    fn open() -> io::Result<Self> {
-        let mut sizes = Vec::new();
-        for bytes in [PageSize::Huge, PageSize::Giant].map(PageSize::bytes) {
-            let counts = KeptCounts::open(Path::new(SYS), bytes, None)?;
-            sizes.extend(counts.map(|counts| (bytes, counts)));
-        }
-        Ok(Self(sizes))
+    const SIZES: [PageSize; 2] = [PageSize::Huge, PageSize::Giant];
+
+    fn open() -> Self {
+        let counts = |page: PageSize| KeptCounts::open(Path::new(SYS), page.bytes(), None);
+        Self(Self::SIZES.map(counts))
     }
 
     /// Reserves the page of a file at `start`, unless fewer than [`LEAST_PAGES`] are free.
     fn reserve(&self, file: impl AsFd, start: u64, page_bytes: u64) -> io::Result<()> {
-        let mut sizes = self.0.iter();
-        if let Some((_, counts)) = sizes.find(|(bytes, _)| *bytes == page_bytes)
-            && counts.counts()?.available_pages() < LEAST_PAGES
-        {
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        let mut sizes = Self::SIZES.iter().zip(&self.0);
+        let of_size = sizes.find(|(size, _)| size.bytes() == page_bytes);
+        match of_size.map(|(_, counts)| counts) {
+            Some(Err(error)) => return Err(io::Error::new(error.kind(), error.to_string())),
+            Some(Ok(Some(counts))) if counts.counts()?.available_pages() < LEAST_PAGES => {
+                return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            }
+            _ => {}
         }
         memory_file::reserve(file, start, page_bytes)
     }
@@ -147,7 +148,7 @@ impl Mapper {
 
     fn run(&self, operation: Operation, file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
         let Some((program, arguments)) = self.command.split_first() else {
-            return operation.run(&HugePages::open()?, file, start, bytes);
+            return operation.run(&HugePages::open(), file, start, bytes);
         };
         let mut helpers = self.lock();
         helpers.forget_ended();
@@ -245,7 +246,7 @@ pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
     let _ = background::run_nicely(policy.nice.unwrap_or(0));
     super::stay_near(policy);
     super::take_memory(policy.node)?;
-    answer(socket, &HugePages::open()?)
+    answer(socket, &HugePages::open())
 }
 
 /// Does what comes over `socket`, until its other end is closed.
@@ -376,8 +377,7 @@ mod tests {
             let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
             packet::send(&ours, message, files).unwrap();
             rustix::net::shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
-            let ended =
-                answer(theirs, &HugePages::open().unwrap()).map_err(|error| error.to_string());
+            let ended = answer(theirs, &HugePages::open()).map_err(|error| error.to_string());
             let answer = packet::receive_bare(&ours, ANSWER_BYTES).ok();
             let number = |answer: Vec<u8>| i32::from_ne_bytes(answer.try_into().unwrap());
             (answer.map(number), ended)

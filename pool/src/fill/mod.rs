@@ -26,7 +26,7 @@ mod work;
 pub use batches::Batches;
 pub use mapper::Mapper;
 pub use pace::Pace;
-pub use refill::{Refill, Tenure};
+pub use refill::{Refill, Scan, Tenure};
 pub use watch::Watch;
 pub use work::Work;
 

@@ -20,7 +20,7 @@ use crate::protocol::PageSize;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A lease as seen by a worker that puts pages back: still on, or over.
@@ -80,8 +80,42 @@ pub struct Refill {
     pub new_pages: u64,
     /// The lease.
     pub tenure: Arc<Tenure>,
-    /// Set when no other page is to be begun.
-    pub stop: Arc<AtomicBool>,
+    /// How far it is.
+    pub scan: Arc<Scan>,
+}
+
+/// A search for holes that is under way.
+#[derive(Debug, Default)]
+pub struct Scan {
+    stop: AtomicBool,
+    reached: AtomicU64,
+}
+
+impl Scan {
+    /// One that begins at a page.
+    #[must_use]
+    pub fn from(page: u64) -> Self {
+        let reached = AtomicU64::new(page);
+        let stop = AtomicBool::new(false);
+        Self { stop, reached }
+    }
+
+    /// No other page is to be begun.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// The page that was looked at last, of those that are not of the reserve.
+    #[must_use]
+    pub fn reached(&self) -> u64 {
+        self.reached.load(Ordering::Relaxed)
+    }
 }
 
 impl Refill {
@@ -90,7 +124,7 @@ impl Refill {
         let reserve: HashSet<u64> = self.reserve.iter().copied().collect();
         let mut left = self.most_pages;
         for page in &self.reserve {
-            if left == 0 || self.is_stopped() {
+            if left == 0 || self.scan.is_stopped() {
                 return Ok(());
             }
             left -= u64::from(self.step(file, *page, batches)?);
@@ -98,22 +132,22 @@ impl Refill {
         left = left.min(self.new_pages);
         let others = (0..pages).map(|step| (self.first_page + step) % pages);
         for page in others.filter(|page| !reserve.contains(page)) {
-            if left == 0 || self.is_stopped() {
+            if left == 0 || self.scan.is_stopped() {
                 break;
             }
+            self.scan.reached.store(page, Ordering::Relaxed);
             left -= u64::from(self.step(file, page, batches)?);
         }
         Ok(())
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
     }
 
     /// Says whether there was a hole.
     fn step(&self, file: &OwnedFd, page: u64, batches: &mut Batches<'_>) -> io::Result<bool> {
         let bytes = self.page.bytes();
         batches.pay(bytes)?;
+        if self.scan.is_stopped() {
+            return Ok(false);
+        }
         let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");
         let (comes_back, mapper) = (batches.comes_back, batches.mapper());
         let filled = batches.timed(bytes, || {
@@ -158,7 +192,10 @@ impl Refill {
         if error.kind() != io::ErrorKind::StorageFull {
             return error;
         }
-        let text = format!("fewer than two huge pages of {} are free", self.page);
+        let text = format!(
+            "fewer than two huge pages of {} are free, or its mount or a cgroup allows no more",
+            self.page
+        );
         io::Error::new(error.kind(), text)
     }
 }

@@ -79,7 +79,7 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
         most_pages: PAGES,
         new_pages: PAGES,
         tenure: Arc::clone(tenure),
-        stop: Arc::default(),
+        scan: Arc::default(),
     }
 }
 
@@ -262,7 +262,7 @@ fn one_that_is_stopped_begins_no_page() {
     let file = slab(PageSize::Transparent);
     give_back(&file, &[1, 2]);
     let refill = all(PageSize::Transparent, &Arc::default());
-    refill.stop.store(true, Ordering::Release);
+    refill.scan.stop();
     let done = run(&file, refill);
     done.result.unwrap();
     assert_eq!((done.refilled_pages, missing(&file)), (vec![], 2));

@@ -170,12 +170,14 @@ impl Replacements {
         credited
     }
 
-    /// One more slab of the class is clean, in this user's turn; the charge to credit.
+    /// One more slab of the class is clean, in this user's turn, which began it with pages that were back or with others;
+    /// the charge to credit.
     #[must_use]
-    pub fn became_clean(&mut self, key: Key, whose: Whose) -> Option<Owed> {
+    pub fn became_clean(&mut self, key: Key, whose: Whose, had_pages: bool) -> Option<Owed> {
         let is_its = |one: &Waiting| (one.key, one.whose) == (key, whose);
         // Those whose pages were promised come first, also where a process may still reach them.
-        let had_pages = self.of(key, whose).promised() > 0;
+        let counts = self.of(key, whose);
+        let had_pages = counts.promised() > 0 && (had_pages || counts.unseen == 0);
         let of_its = |one: &Waiting| is_its(one) && one.has_pages == had_pages;
         let oldest = self.waiting.iter().position(of_its);
         let counts = self.of(key, whose);
@@ -216,16 +218,14 @@ impl Replacements {
         of_account.reduce(|(key, sum), (_, bytes)| (key, sum + bytes))
     }
 
-    /// Whether pages are promised to what takes the place of a user's slab, and how many whose pages are back can be
-    /// reached.
+    /// Whether pages are promised to what takes the place of a user's slab, whether one that was not seen waits, and how
+    /// many whose pages are back can be reached.
     #[cfg(test)]
-    pub(crate) fn back(&self, key: Key, whose: Whose) -> (bool, usize) {
+    pub(crate) fn back(&self, key: Key, whose: Whose) -> (bool, bool, usize) {
         let counts = self.counts.get(&(key, whose));
-        counts.map_or((false, 0), |counts| {
-            (
-                counts.promised() > 0,
-                usize::try_from(counts.reachable).unwrap(),
-            )
+        counts.map_or((false, false, 0), |counts| {
+            let reachable = usize::try_from(counts.reachable).unwrap();
+            (counts.promised() > 0, counts.unseen > 0, reachable)
         })
     }
 
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(owed_to(&all), [(USER, 2, false), (OTHER, 1, true)]);
         // Both are replaced while its client can still reach them: each is credited once it cannot.
         for _ in 0..3 {
-            assert_eq!(all.became_clean(KEY, USER), None);
+            assert_eq!(all.became_clean(KEY, USER, true), None);
         }
         // Slabs beyond what came back are no credit for later, nor for another.
         assert_eq!(owed_to(&all), [(OTHER, 1, true)]);
@@ -316,10 +316,10 @@ mod tests {
             assert!(all.out_of_reach(KEY, USER, owed(7), true).is_some());
         }
         assert_eq!(ends(&mut all, USER, 7), None);
-        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert_eq!(all.became_clean(KEY, USER, true), Some(owed(7)));
         assert_eq!(all.is_full(KEY), [owed(8)]);
         // Nothing is left of them.
-        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(all.became_clean(KEY, USER, true), None);
         assert!(all.counts.is_empty() && all.waiting.is_empty());
     }
 
@@ -339,12 +339,12 @@ mod tests {
         all.has_pages(KEY, USER, true);
         assert_eq!(ends(&mut all, OTHER, 8), None);
         assert_eq!(promised(&all), 2);
-        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(all.became_clean(KEY, USER, true), None);
         assert_eq!(
             (promised(&all), owed_to(&all)),
             (1, vec![(USER, 1, false), (OTHER, 1, true)])
         );
-        assert_eq!(all.became_clean(KEY, OTHER), Some(owed(8)));
+        assert_eq!(all.became_clean(KEY, OTHER, true), Some(owed(8)));
         assert_eq!(promised(&all), 0);
     }
 
@@ -359,18 +359,32 @@ mod tests {
         assert_eq!(ends(&mut all, USER, 7), None);
         assert_eq!((promised(&all), owed_to(&all)), (1, vec![(USER, 2, true)]));
         for left in [vec![(USER, 1, false)], Vec::new()] {
-            assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+            assert_eq!(all.became_clean(KEY, USER, true), Some(owed(7)));
             assert_eq!((promised(&all), owed_to(&all)), (0, left));
         }
         assert!(all.counts.is_empty());
         // Where it was replaced before, it is credited at once.
         all.came_back(KEY, USER);
-        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(all.became_clean(KEY, USER, true), None);
         assert!(all.out_of_reach(KEY, USER, owed(7), false).is_some());
         all.came_back(KEY, USER);
         assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
         assert_eq!(all.is_full(KEY), [owed(7)]);
         assert!(all.counts.is_empty());
+    }
+
+    #[test]
+    fn what_a_fill_began_with_says_whose_place_it_takes() {
+        for (had_pages, left) in [(true, (0, false)), (false, (1, true))] {
+            let mut all = Replacements::default();
+            all.came_back(KEY, USER);
+            assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
+            // It begins; meanwhile the pages of another of this user's slabs come back.
+            assert_eq!(ends(&mut all, USER, 7), None);
+            assert!(all.became_clean(KEY, USER, had_pages).is_some());
+            let promised = all.promised().map(|(_, bytes)| bytes).sum::<u64>();
+            assert_eq!((promised, owed_to(&all)), (left.0, vec![(USER, 1, left.1)]));
+        }
     }
 
     /// A process may still reach the one whose pages are back.
@@ -388,18 +402,18 @@ mod tests {
         assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
         assert_eq!((promised(&all), owed_to(&all)), (1, vec![(USER, 2, true)]));
         // With the pages that are back: the other waits on.
-        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(all.became_clean(KEY, USER, true), None);
         assert_eq!((promised(&all), owed_to(&all)), (0, vec![(USER, 1, false)]));
-        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert_eq!(all.became_clean(KEY, USER, true), Some(owed(7)));
         assert!(all.out_of_reach(KEY, USER, owed(7), true).is_some());
         // The other way round.
         let mut all = with_one_of_each();
-        assert_eq!(all.became_clean(KEY, USER), None);
+        assert_eq!(all.became_clean(KEY, USER, true), None);
         all.came_back(KEY, USER);
         assert_eq!(all.out_of_reach(KEY, USER, owed(7), false), None);
         assert_eq!((promised(&all), owed_to(&all)), (0, vec![(USER, 1, false)]));
         assert!(all.out_of_reach(KEY, USER, owed(7), true).is_some());
-        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert_eq!(all.became_clean(KEY, USER, true), Some(owed(7)));
         assert!(all.counts.is_empty());
     }
 
@@ -415,12 +429,12 @@ mod tests {
         all.has_pages(KEY, USER, true);
         assert!(all.out_of_reach(KEY, USER, free, true).is_some());
         assert_eq!(ends(&mut all, USER, 7), None);
-        assert_eq!(all.became_clean(other, USER), None);
+        assert_eq!(all.became_clean(other, USER, true), None);
         assert_eq!(all.is_full(other), []);
         // Both are filled in its turn, of which one was charged.
         assert_eq!(owed_to(&all), [(USER, 2, true)]);
-        assert_eq!(all.became_clean(KEY, USER), None);
-        assert_eq!(all.became_clean(KEY, USER), Some(owed(7)));
+        assert_eq!(all.became_clean(KEY, USER, true), None);
+        assert_eq!(all.became_clean(KEY, USER, true), Some(owed(7)));
         assert_eq!(all.owed(KEY).count(), 0);
     }
 

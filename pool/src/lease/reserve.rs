@@ -151,6 +151,11 @@ impl Reserve {
         }
     }
 
+    /// The next is looked for from this page on.
+    pub fn go_on_from(&mut self, page: u64) {
+        self.next_page = page;
+    }
+
     /// Nothing is to be done before `until`, unless more is given back.
     pub fn rest(&mut self, until: Instant) {
         self.rests_until = Some(until);

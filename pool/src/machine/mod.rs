@@ -262,7 +262,7 @@ impl Machine {
             Filled::Clean(key) => {
                 core.keep_clean(slab);
                 if let Some(whose) = next.and_then(|next| next.turn) {
-                    self.returns.became_clean(core, key, whose);
+                    self.returns.became_clean(core, key, whose, had_pages);
                 }
             }
             // What was filled of it takes time to take back.

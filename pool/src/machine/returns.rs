@@ -336,8 +336,14 @@ impl Returns {
     }
 
     /// A slab of the class is clean, in this user's turn: one that it gave back is replaced.
-    pub(super) fn became_clean(&mut self, core: &mut Core, key: Key, whose: Whose) {
-        let credited = self.replacements.became_clean(key, whose);
+    pub(super) fn became_clean(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        whose: Whose,
+        had_pages: bool,
+    ) {
+        let credited = self.replacements.became_clean(key, whose, had_pages);
         core.settle(credited);
     }
 
@@ -429,10 +435,9 @@ impl Returns {
             .sum()
     }
 
-    /// Whether pages of a user are back that are promised to what takes a slab's place, and how many of its slabs whose
-    /// pages are back can be reached, for a check from outside.
+    /// What is back of a user's, for a check from outside.
     #[cfg(test)]
-    pub(super) fn back(&self, key: Key, whose: Whose) -> (bool, usize) {
+    pub(super) fn back(&self, key: Key, whose: Whose) -> (bool, bool, usize) {
         self.replacements.back(key, whose)
     }
 

@@ -240,10 +240,12 @@ impl Pool {
                 self.drop_pipe(serial);
             }
             Action::Empty { slab, whose, lease } => {
+                self.stop_refills(slab);
                 let ticket = Ticket::Empty(slab, lease.map(|_| whose));
                 self.empty(whose, slab, ticket, lease);
             }
             Action::EmptyAgain { slab, whose } => {
+                self.stop_refills(slab);
                 self.empty(whose, slab, Ticket::EmptyAgain(slab), None);
             }
             // One whose file could not be made has nothing to go back.

@@ -7,16 +7,16 @@
 
 use super::pool::Pool;
 use super::workers::Ticket;
-use crate::fill::{Job, Refill, Tenure, Work};
+use crate::fill::{Job, Refill, Scan, Tenure, Work};
 use crate::lease::{Due, Reserve, Serial, Whose};
-use crate::protocol::PoolRow;
+use crate::protocol::{PageSize, PoolRow};
 use crate::store::Key;
 use crate::store::slab::SlabId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much is put back of one lease before others have their turn.
@@ -45,15 +45,22 @@ struct Refilled {
 struct Turn {
     /// At most.
     bytes: u64,
+    page_bytes: u64,
     done_bytes: Arc<AtomicU64>,
-    /// Set where pages came back that are promised to others: no other page is begun.
-    stop: Arc<AtomicBool>,
+    /// Stopped where pages came back that are promised to others.
+    scan: Arc<Scan>,
 }
 
 impl Turn {
     fn lacking_bytes(&self) -> u64 {
         let done_bytes = self.done_bytes.load(Ordering::Relaxed);
-        self.bytes.saturating_sub(done_bytes)
+        let bytes = self.bytes.saturating_sub(done_bytes);
+        if self.scan.is_stopped() {
+            // The one that is under way.
+            bytes.min(self.page_bytes)
+        } else {
+            bytes
+        }
     }
 }
 
@@ -135,12 +142,20 @@ impl Refills {
         leases.filter_map(|lease| Some((lease.key, lease.under_way.as_ref()?.lacking_bytes())))
     }
 
-    /// Pages come back that are promised to others: what is left for guests is looked at anew.
-    pub(super) fn stop(&mut self) {
-        let under_way = self.leases.values_mut();
-        for turn in under_way.filter_map(|lease| lease.under_way.as_mut()) {
-            turn.stop.store(true, Ordering::Release);
+    /// Such pages come back, and are promised to others: what is left of them for guests is looked at anew.
+    pub(super) fn stop(&self, page: PageSize) {
+        let leases = self.leases.values();
+        let of_such = leases.filter(|lease| lease.key.page == page);
+        for turn in of_such.filter_map(|lease| lease.under_way.as_ref()) {
+            turn.scan.stop();
         }
+    }
+
+    /// Whether a turn is to end, for a test to see.
+    #[cfg(test)]
+    pub(super) fn is_stopped(&self, serial: Serial) -> bool {
+        let turn = self.leases[&serial].under_way.as_ref();
+        turn.is_some_and(|turn| turn.scan.is_stopped())
     }
 
     /// The next lease on `node` that something is due for, after the one that
@@ -201,11 +216,13 @@ impl Pool {
             if !self.workers.may_refill(node) {
                 continue;
             }
-            let Some((serial, due)) = self.refills.next(node, Instant::now()) else {
-                continue;
-            };
-            self.refills.last.insert(node, serial);
-            if let Err(error) = self.begin_refill(node, serial, due) {
+            // Each that finds nothing left rests.
+            let now = Instant::now();
+            while let Some((serial, due)) = self.refills.next(node, now) {
+                self.refills.last.insert(node, serial);
+                let Err(error) = self.begin_refill(node, serial, due) else {
+                    break;
+                };
                 self.refilled(serial, &[], Err(error));
             }
         }
@@ -236,9 +253,9 @@ impl Pool {
             most_pages,
             new_pages: due.new_pages,
             tenure: Arc::clone(&refilled.tenure),
-            stop: Arc::default(),
+            scan: Arc::new(Scan::from(due.first_page)),
         };
-        let stop = Arc::clone(&refill.stop);
+        let scan = Arc::clone(&refill.scan);
         let job = Job {
             cancel: refilled.tenure.ended(),
             ..Job::new(
@@ -249,8 +266,9 @@ impl Pool {
         };
         refilled.under_way = Some(Turn {
             bytes: most_pages.saturating_mul(page.bytes()),
+            page_bytes: page.bytes(),
             done_bytes: Arc::clone(&job.done_bytes),
-            stop,
+            scan,
         });
         self.workers.refill(node, job)
     }
@@ -285,8 +303,11 @@ impl Pool {
             return;
         };
         let turn = lease.under_way.take();
-        let was_stopped = turn.is_some_and(|turn| turn.stop.load(Ordering::Acquire));
+        let stopped = turn.filter(|turn| turn.scan.is_stopped());
         lease.reserve.put_back(pages);
+        if let Some(turn) = &stopped {
+            lease.reserve.go_on_from(turn.scan.reached());
+        }
         lease.missing_bytes = lease.reserve.missing_bytes();
         let bytes = pages.len() as u64 * lease.key.page.bytes();
         *self.refills.refilled_bytes.entry(lease.key).or_default() += bytes;
@@ -294,7 +315,7 @@ impl Pool {
         match result {
             Ok(()) => {
                 lease.trouble = None;
-                if pages.is_empty() && !was_stopped {
+                if pages.is_empty() && stopped.is_none() {
                     lease.reserve.rest(now + REST);
                 }
             }

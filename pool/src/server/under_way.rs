@@ -176,13 +176,19 @@ impl Pool {
         let Ok(file) = self.files.get_mut(slab).map(|slab| slab.file()) else {
             return;
         };
-        self.refills.stop();
         let after = lease.and_then(|lease| self.tenures.get(&lease).cloned());
         let job = Job {
             after,
             ..Job::new(ticket, file, Work::Empty)
         };
         self.workers.take_away(whose, job);
+    }
+
+    /// Pages of a slab come back, and are promised to others.
+    pub(super) fn stop_refills(&self, slab: SlabId) {
+        if let Ok(slab) = self.files.get(slab) {
+            self.refills.stop(slab.page());
+        }
     }
 
     pub(super) fn zero_in_place(

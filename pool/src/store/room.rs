@@ -102,7 +102,7 @@ impl Room {
                 .limits
                 .space()
                 .map_or(u64::MAX, |space| space.left_bytes);
-            self.available_bytes().min(space)
+            self.available_bytes().min(space) / 10 * 9
         } else {
             let pages = self.counts(key).map(|counts| counts.available_pages());
             pages.map_or(u64::MAX, |pages| pages.saturating_mul(key.page.bytes()))

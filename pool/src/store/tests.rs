@@ -399,7 +399,7 @@ fn work_that_finds_no_page_leaves_nothing_counted() {
         most_pages: 2,
         new_pages: 2,
         tenure: Arc::default(),
-        stop: Arc::default(),
+        scan: Arc::default(),
     });
     let jobs = [fill, refill].map(|work| Job::new((), slab.file(), work));
     let report = |done: Done<()>| {

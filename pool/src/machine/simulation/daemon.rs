@@ -42,7 +42,7 @@ impl Life {
         if let Some(lease) = self.machine.leases().get(serial).cloned() {
             self.books.came_back(lease.slab);
             if !lease.has_memory {
-                let (_, others) = self.machine.returns.back(lease.key, lease.whose);
+                let (_, _, others) = self.machine.returns.back(lease.key, lease.whose);
                 self.books.is_lost(lease.slab, others, !self.filling_is_on);
             }
         }
@@ -458,9 +458,12 @@ impl Life {
             inode.mark = Mark::Clean;
         }
         if is_fill {
-            let turn = self.machine.fills.turn(slab);
+            let next = self.machine.fills.next_of(slab);
+            let turn = next.and_then(|next| next.turn);
             let back = turn.map(|whose| self.machine.returns.back(key, whose));
-            let had_pages = back.is_some_and(|(is_promised, _)| is_promised);
+            let had_pages = back.is_some_and(|(is_promised, one_is_lost, _)| {
+                is_promised && (!one_is_lost || next.is_some_and(|next| next.has_pages))
+            });
             self.happens(Event::Filled { slab, error });
             self.is_clean(slab, key, turn, had_pages);
             return;

@@ -175,10 +175,14 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     let slow = slow.replace("slabs = 3", "slabs = 3\nrefill = \"2M\"");
     let (_folder, mut pool) = pool_of(&slow);
     let (serial, memory) = taken(&mut pool, 1000).unwrap();
-    let (_other, _its_memory) = taken(&mut pool, 1000).unwrap();
+    let (other, _its_memory) = taken(&mut pool, 1000).unwrap();
     memory_file::punch(&memory, 0, 2 << 20).unwrap();
     until(&mut pool, |pool| !pool.workers.may_refill(None));
     assert_eq!(row(&mut pool).hole_bytes, 2 << 20);
+    // Where pages of another come back, a turn that is under way begins no other page.
+    assert!(!pool.refills.is_stopped(serial));
+    end_lease(&mut pool, other);
+    assert!(pool.refills.is_stopped(serial));
     end_lease(&mut pool, serial);
     until(&mut pool, |pool| {
         pool.workers.may_refill(None) && has_revoked(pool)
