@@ -37,7 +37,11 @@ impl HugePages {
     const SIZES: [PageSize; 2] = [PageSize::Huge, PageSize::Giant];
 
     fn open() -> Self {
-        let counts = |page: PageSize| KeptCounts::open(Path::new(SYS), page.bytes(), None);
+        Self::open_in(Path::new(SYS))
+    }
+
+    fn open_in(sys: &Path) -> Self {
+        let counts = |page: PageSize| KeptCounts::open(sys, page.bytes(), None);
         Self(Self::SIZES.map(counts))
     }
 
@@ -407,6 +411,26 @@ mod tests {
         assert!(answer.is_none() && ended.is_err());
         let (answer, ended) = said(&[0; REQUEST_BYTES + 1], &one);
         assert!(answer.is_none() && ended.is_err());
+    }
+
+    /// The last free page might be the one that it takes.
+    #[test]
+    fn nothing_is_reserved_where_free_pages_cannot_be_counted() {
+        let sys = tempfile::tempdir().unwrap();
+        let folder = hugepages::setting(sys.path(), PAGE, None);
+        let folder = folder.parent().unwrap();
+        std::fs::create_dir_all(folder).unwrap();
+        let file = memory_file::unnamed(c"test", None).unwrap();
+        let kind = || {
+            let pages = HugePages::open_in(sys.path());
+            pages.reserve(&file, 0, PAGE).unwrap_err().kind()
+        };
+        assert_eq!(kind(), io::ErrorKind::NotFound);
+        std::fs::write(folder.join("nr_hugepages"), "8\n").unwrap();
+        std::fs::write(folder.join("free_hugepages"), "many\n").unwrap();
+        assert_eq!(kind(), io::ErrorKind::InvalidData);
+        std::fs::write(folder.join("free_hugepages"), "1\n").unwrap();
+        assert_eq!(kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

@@ -427,10 +427,14 @@ mod tests {
         let (mut revoked, mut owed, mut lost) = (record(4), record(5), record(6));
         (revoked.revoked, owed.owed) = (true, true);
         (lost.owed, lost.lost) = (true, true);
-        let (journal, records) = reopened(folder.path());
-        assert_eq!(records, [record(3), revoked, owed, lost]);
-        // No name is used twice, that of a lease that is over neither.
-        assert_eq!((journal.next(), journal.prefix()), (8, 0xabc));
+        let expected = [record(3), revoked, owed, lost];
+        // Read from lines, then from a file that was written as a whole.
+        for _ in 0..2 {
+            let (journal, records) = reopened(folder.path());
+            assert_eq!(records, expected);
+            // No name is used twice, that of a lease that is over neither.
+            assert_eq!((journal.next(), journal.prefix()), (8, 0xabc));
+        }
     }
 
     #[test]

@@ -216,11 +216,13 @@ impl Pool {
             if !self.workers.may_refill(node) {
                 continue;
             }
-            // Each that finds nothing left rests.
+            // Each that finds nothing left rests; what others claim is the same for the next.
             let now = Instant::now();
+            let mut claims = None;
             while let Some((serial, due)) = self.refills.next(node, now) {
                 self.refills.last.insert(node, serial);
-                let Err(error) = self.begin_refill(node, serial, due) else {
+                let claims = claims.get_or_insert_with(|| self.claims(false));
+                let Err(error) = self.begin_refill(node, serial, due, claims) else {
                     break;
                 };
                 self.refilled(serial, &[], Err(error));
@@ -228,15 +230,21 @@ impl Pool {
         }
     }
 
-    fn begin_refill(&mut self, node: Option<u32>, serial: Serial, due: Due) -> io::Result<()> {
+    fn begin_refill(
+        &mut self,
+        node: Option<u32>,
+        serial: Serial,
+        due: Due,
+        claims: &[(Key, u64)],
+    ) -> io::Result<()> {
         let gone = || io::Error::other("the lease is over");
         let lease = self.machine.leases().get(serial).ok_or_else(gone)?;
         let slab = self.files.get(lease.slab)?;
         let (key, page) = (lease.key, lease.key.page);
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
         let most_pages = due.most_pages.min(turn_pages);
-        let claims = self.claims(false).into_iter();
-        let left_pages = self.files.left_bytes(key, claims) / page.bytes();
+        let left_bytes = self.files.left_bytes(key, claims.iter().copied());
+        let left_pages = left_bytes / page.bytes();
         if left_pages == 0 {
             let text = format!(
                 "what is free of {page} pages is for slabs that are being filled or replaced"

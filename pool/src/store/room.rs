@@ -245,5 +245,9 @@ mod tests {
         assert!(allows(Some(0), 3, &[(None, 1)]) && !allows(Some(0), 4, &[(None, 1)]));
         assert!(allows(None, 4, &[(Some(0), 1), (Some(1), 1)]));
         assert!(!allows(None, 5, &[(Some(0), 1), (Some(1), 1)]));
+        // Where a count cannot be read nothing is known: the kernel says whether there are pages.
+        let setting = hugepages::setting(sys.path(), PAGE, Some(0));
+        std::fs::write(setting.with_file_name("free_hugepages"), "many\n").unwrap();
+        assert!(allows(Some(0), 1 << 40, &[(None, 1 << 40)]) && !allows(Some(1), 3, &[]));
     }
 }

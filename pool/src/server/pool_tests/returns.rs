@@ -4,6 +4,7 @@ use super::*;
 use crate::fill::{Job, Work};
 use crate::server::workers::Ticket;
 use crate::store::slab::SlabId;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn what_is_kept_stays_charged() {
@@ -179,6 +180,14 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     memory_file::punch(&memory, 0, 2 << 20).unwrap();
     until(&mut pool, |pool| !pool.workers.may_refill(None));
     assert_eq!(row(&mut pool).hole_bytes, 2 << 20);
+    // What it still lacks is not left for slabs.
+    let claimed = |pool: &Pool| {
+        pool.claims(false)
+            .iter()
+            .map(|(_, bytes)| bytes)
+            .sum::<u64>()
+    };
+    assert_eq!((claimed(&pool), pool.claims(true).len()), (2 << 20, 0));
     // Where pages of another come back, a turn that is under way begins no other page.
     assert!(!pool.refills.is_stopped(serial));
     end_lease(&mut pool, other);
@@ -190,6 +199,34 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
     let row = row(&mut pool);
     assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
+}
+
+#[test]
+fn what_a_revoked_client_drew_stops_refills_when_it_is_taken_away() {
+    let slow = CONFIG.replace("rate = \"0\"", "rate = \"0\", refill_rate = \"1\"");
+    let slow = slow.replace("slabs = 3", "slabs = 3\nrefill = \"2M\"");
+    let (_folder, mut pool) = pool_of(&slow);
+    let drew = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&drew);
+    pool.looks = Looks::with(move |slab, _| Reach {
+        slab,
+        is_alone: false,
+        holds_pages: seen.load(Ordering::Relaxed),
+        used_bytes: 0,
+    })
+    .unwrap();
+    let (revoked, _its_memory) = taken(&mut pool, 1000).unwrap();
+    let (serial, memory) = taken(&mut pool, 1000).unwrap();
+    end_lease(&mut pool, revoked);
+    until(&mut pool, |pool| has_revoked(pool) && clean(pool) == 2);
+    memory_file::punch(&memory, 0, 2 << 20).unwrap();
+    until(&mut pool, |pool| !pool.workers.may_refill(None));
+    for _ in 0..3 {
+        pool.tick();
+        assert!(!pool.refills.is_stopped(serial));
+    }
+    drew.store(true, Ordering::Relaxed);
+    until(&mut pool, |pool| pool.refills.is_stopped(serial));
 }
 
 /// What others lack, or are promised, is not put back for a guest.
