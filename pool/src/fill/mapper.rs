@@ -242,7 +242,6 @@ impl Drop for Helpers {
 /// # Errors
 /// A request that is none.
 pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
-    let _ = rustix::thread::set_name(c"mapper");
     // What the daemon's parent left open.
     inherited::close_all_but_standard();
     // It may have been started by a thread that keeps out of the way; this one has a client's locks.
@@ -250,7 +249,10 @@ pub fn serve(socket: impl AsFd, policy: &Policy) -> io::Result<()> {
     let _ = background::run_nicely(policy.nice.unwrap_or(0));
     super::stay_near(policy);
     super::take_memory(policy.node)?;
-    answer(socket, &HugePages::open())
+    let pages = HugePages::open();
+    // Once it is set up.
+    let _ = rustix::thread::set_name(c"mapper");
+    answer(socket, &pages)
 }
 
 /// Does what comes over `socket`, until its other end is closed.
