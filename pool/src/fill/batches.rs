@@ -22,6 +22,10 @@ pub(super) fn in_one_go<T>(comes_back: bool, step: impl FnOnce() -> T) -> T {
     done
 }
 
+fn not_wanted() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "not wanted any more")
+}
+
 pub(super) fn length(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
@@ -70,13 +74,29 @@ impl<'j> Batches<'j> {
     }
 
     /// Waits until `bytes` may be zeroed; what was paid for and not needed is
-    /// still good.
-    pub(super) fn pay(&mut self, bytes: u64) -> io::Result<()> {
+    /// still good. `false` where it would have to wait and `is_stopped`.
+    pub(super) fn pay(&mut self, bytes: u64, is_stopped: impl Fn() -> bool) -> io::Result<bool> {
         if self.paid_bytes < bytes {
-            self.wait(bytes)?;
+            if self.is_over() {
+                return Err(not_wanted());
+            }
+            if let Some(pace) = &self.policy.background {
+                let stop = || self.is_over() || is_stopped();
+                if !pace.may(bytes) && !pace.wait(bytes, stop) {
+                    return if self.is_over() {
+                        Err(not_wanted())
+                    } else {
+                        Ok(false)
+                    };
+                }
+            }
             self.paid_bytes = bytes;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    fn is_over(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
     }
 
     /// Does something that zeroes `bytes`, paid for, or finds it need not.
@@ -112,16 +132,11 @@ impl<'j> Batches<'j> {
 
     /// Waits for the pace, unless it is not wanted any more.
     fn wait(&self, bytes: u64) -> io::Result<()> {
-        let stop = || self.cancel.load(Ordering::Relaxed);
         let go_on = match &self.policy.background {
-            Some(pace) => pace.wait(bytes, stop),
-            None => !stop(),
+            Some(pace) => pace.wait(bytes, || self.is_over()),
+            None => !self.is_over(),
         };
-        if go_on {
-            return Ok(());
-        }
-        let text = "not wanted any more";
-        Err(io::Error::new(io::ErrorKind::Interrupted, text))
+        if go_on { Ok(()) } else { Err(not_wanted()) }
     }
 
     /// Of these bytes, some were zeroed by the kernel and by the worker.
@@ -188,6 +203,15 @@ impl<'j> Batches<'j> {
     }
 }
 
+/// What was paid for is good for the next job.
+impl Drop for Batches<'_> {
+    fn drop(&mut self) {
+        if let Some(pace) = &self.policy.background {
+            pace.give_back(self.paid_bytes);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Pace, Watch};
@@ -210,15 +234,22 @@ mod tests {
         };
         let (cancel, done) = (AtomicBool::new(false), AtomicU64::new(0));
         let mut batches = Batches::new(&policy, &cancel, &done);
-        batches.pay(PAGE).unwrap();
+        let on = || false;
+        assert!(batches.pay(PAGE, on).unwrap());
+        // By the next job, too.
+        drop(batches);
+        let mut batches = Batches::new(&policy, &cancel, &done);
+        assert!(batches.pay(PAGE, on).unwrap());
         // Whatever would have to be waited for is given up now.
-        cancel.store(true, Ordering::Relaxed);
         assert!(!batches.timed(PAGE, || Ok(false)).unwrap());
-        batches.pay(PAGE).expect("it was not needed");
+        assert!(batches.pay(PAGE, || true).unwrap(), "it was not needed");
         assert!(batches.timed(PAGE, || Ok(true)).unwrap());
         assert_eq!(done.load(Ordering::Relaxed), PAGE);
-        batches
-            .pay(PAGE)
-            .expect_err("the next one waits for its pace");
+        assert!(
+            !batches.pay(PAGE, || true).unwrap(),
+            "it waits for its pace"
+        );
+        cancel.store(true, Ordering::Relaxed);
+        batches.pay(PAGE, on).expect_err("no more of them");
     }
 }

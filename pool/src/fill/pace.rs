@@ -52,10 +52,21 @@ impl Pace {
         self.aside.allocated(self.begin.elapsed());
     }
 
+    /// A batch that was waited for did nothing.
+    pub(super) fn give_back(&self, bytes: u64) {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        pacer.give_back(bytes);
+    }
+
+    /// Whether a batch of `bytes` may be done at this moment.
+    pub(super) fn may(&self, bytes: u64) -> bool {
+        !self.is_paused() && self.left(bytes).is_zero()
+    }
+
     /// Sleeps until a batch of `bytes` may be done; `false` when `stop` says
     /// that it is not wanted any more.
     pub(super) fn wait(&self, bytes: u64, stop: impl Fn() -> bool) -> bool {
-        while self.watch.is_paused() || !self.on.load(Ordering::Relaxed) {
+        while self.is_paused() {
             if stop() {
                 return false;
             }
@@ -65,17 +76,27 @@ impl Pace {
             if stop() {
                 return false;
             }
-            let now = self.begin.elapsed();
-            let mut wait = self.aside.left(now);
-            if wait.is_zero() {
-                let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-                let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-                wait = pacer.wait(bytes, now_ns);
-            }
-            if wait.is_zero() {
+            let left = self.left(bytes);
+            if left.is_zero() {
                 return true;
             }
-            thread::sleep(wait);
+            thread::sleep(left);
         }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.watch.is_paused() || !self.on.load(Ordering::Relaxed)
+    }
+
+    /// Zero, and the batch is paid for; or how long to sleep.
+    fn left(&self, bytes: u64) -> Duration {
+        let now = self.begin.elapsed();
+        let aside = self.aside.left(now);
+        if !aside.is_zero() {
+            return aside;
+        }
+        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        pacer.wait(bytes, now_ns)
     }
 }

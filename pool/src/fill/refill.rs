@@ -20,7 +20,7 @@ use crate::protocol::PageSize;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A lease as seen by a worker that puts pages back: still on, or over.
@@ -88,6 +88,7 @@ pub struct Refill {
 #[derive(Debug, Default)]
 pub struct Scan {
     stop: AtomicBool,
+    looked: AtomicUsize,
     reached: AtomicU64,
 }
 
@@ -95,20 +96,27 @@ impl Scan {
     /// One that begins at a page.
     #[must_use]
     pub fn from(page: u64) -> Self {
-        let reached = AtomicU64::new(page);
-        let stop = AtomicBool::new(false);
-        Self { stop, reached }
+        Self {
+            reached: AtomicU64::new(page),
+            ..Self::default()
+        }
     }
 
-    /// No other page is to be begun.
+    /// It is to end with the page under way, or with its first.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether none is.
+    /// Whether it is.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// Pages of the reserve that were looked at.
+    #[must_use]
+    pub fn looked(&self) -> usize {
+        self.looked.load(Ordering::Relaxed)
     }
 
     /// The page that was looked at last, of those that are not of the reserve.
@@ -122,31 +130,48 @@ impl Refill {
     pub(super) fn run(&self, file: &OwnedFd, batches: &mut Batches<'_>) -> io::Result<()> {
         let pages = self.bytes / self.page.bytes();
         let reserve: HashSet<u64> = self.reserve.iter().copied().collect();
-        let mut left = self.most_pages;
+        let mut done = 0;
         for page in &self.reserve {
-            if left == 0 || self.scan.is_stopped() {
+            if done == self.most_pages || self.is_over(done) {
                 return Ok(());
             }
-            left -= u64::from(self.step(file, *page, batches)?);
+            let Some(filled) = self.step(file, *page, batches)? else {
+                return Ok(());
+            };
+            done += u64::from(filled);
+            self.scan.looked.fetch_add(1, Ordering::Relaxed);
         }
-        left = left.min(self.new_pages);
+        let most_pages = self.most_pages.min(done + self.new_pages);
         let others = (0..pages).map(|step| (self.first_page + step) % pages);
         for page in others.filter(|page| !reserve.contains(page)) {
-            if left == 0 || self.scan.is_stopped() {
+            if done == most_pages || self.is_over(done) {
                 break;
             }
             self.scan.reached.store(page, Ordering::Relaxed);
-            left -= u64::from(self.step(file, page, batches)?);
+            let Some(filled) = self.step(file, page, batches)? else {
+                break;
+            };
+            done += u64::from(filled);
         }
         Ok(())
     }
 
-    /// Says whether there was a hole.
-    fn step(&self, file: &OwnedFd, page: u64, batches: &mut Batches<'_>) -> io::Result<bool> {
+    /// A turn that is stopped puts a page back, if it need not wait for its pace: however often turns are stopped, guests
+    /// get on.
+    fn is_over(&self, done_pages: u64) -> bool {
+        done_pages > 0 && self.scan.is_stopped()
+    }
+
+    /// Says whether there was a hole; nothing where it was stopped before the page's turn came.
+    fn step(
+        &self,
+        file: &OwnedFd,
+        page: u64,
+        batches: &mut Batches<'_>,
+    ) -> io::Result<Option<bool>> {
         let bytes = self.page.bytes();
-        batches.pay(bytes)?;
-        if self.scan.is_stopped() {
-            return Ok(false);
+        if !batches.pay(bytes, || self.scan.is_stopped())? {
+            return Ok(None);
         }
         let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");
         let (comes_back, mapper) = (batches.comes_back, batches.mapper());
@@ -157,7 +182,7 @@ impl Refill {
         if filled {
             batches.refilled(page);
         }
-        Ok(filled)
+        Ok(Some(filled))
     }
 
     /// Says whether the file has more or fewer pages now: one that the guest takes

@@ -258,14 +258,56 @@ fn a_slab_is_emptied_behind_the_page_under_way_and_no_other_is_begun() {
 }
 
 #[test]
-fn one_that_is_stopped_begins_no_page() {
+fn one_that_is_stopped_puts_one_page_back_whenever_that_was() {
     let file = slab(PageSize::Transparent);
     give_back(&file, &[1, 2]);
-    let refill = all(PageSize::Transparent, &Arc::default());
-    refill.scan.stop();
-    let done = run(&file, refill);
-    done.result.unwrap();
-    assert_eq!((done.refilled_pages, missing(&file)), (vec![], 2));
+    for (page, left) in [(1, 1), (2, 0)] {
+        let refill = all(PageSize::Transparent, &Arc::default());
+        refill.scan.stop();
+        let done = run(&file, refill);
+        done.result.unwrap();
+        assert_eq!((done.refilled_pages, missing(&file)), (vec![page], left));
+    }
+}
+
+/// A page that has to be paid for is put back by some turn, however often turns are stopped.
+#[test]
+fn a_turn_that_waits_ends_where_it_is_stopped_and_loses_nothing() {
+    let file = slab(PageSize::Transparent);
+    give_back(&file, &[1, 2, 5]);
+    let watch = Watch::new(None, Gauge::of_machine());
+    // One page, and then none ever.
+    let pace = Arc::new(Pace::new(Some(0), 1, Arc::new(watch)));
+    let by_pace = || Policy {
+        background: Some(Arc::clone(&pace)),
+        ..policy()
+    };
+    let stopped_at = |missing_pages: u64| {
+        let refill = all(PageSize::Transparent, &Arc::default());
+        let scan = Arc::clone(&refill.scan);
+        thread::scope(|scope| {
+            let turn = scope.spawn(|| run_by(by_pace(), &file, refill));
+            while missing(&file) > missing_pages {
+                thread::sleep(Duration::from_millis(1));
+            }
+            scan.stop();
+            let done = turn.join().unwrap();
+            done.result.unwrap();
+            done.refilled_pages
+        })
+    };
+    assert_eq!(stopped_at(2), [1]);
+    assert!(stopped_at(2).is_empty());
+    // Faster from now on: what was done is made up for.
+    pace.set_rate(Some(1 << 40));
+    let refill = Refill {
+        reserve: vec![0, 5],
+        ..all(PageSize::Transparent, &Arc::default())
+    };
+    let scan = Arc::clone(&refill.scan);
+    let done = run_by(by_pace(), &file, refill);
+    assert_eq!((done.refilled_pages, missing(&file)), (vec![5, 2], 0));
+    assert_eq!((scan.looked(), scan.reached()), (2, 7));
 }
 
 /// The end of a lease, in the middle of everything, some hundred times: a process that

@@ -45,6 +45,8 @@ pub struct Reserve {
     looks: VecDeque<(Instant, u64)>,
     /// Pages put back, the oldest first.
     pages: VecDeque<u64>,
+    /// Which of these is looked at first.
+    first: usize,
     /// Where to look for the next.
     next_page: u64,
     /// Nothing is to be done before then, unless more is given back.
@@ -75,6 +77,7 @@ impl Reserve {
             after,
             looks: VecDeque::new(),
             pages: VecDeque::new(),
+            first: 0,
             next_page: 0,
             rests_until: None,
         }
@@ -129,8 +132,10 @@ impl Reserve {
         let free_bytes = self.budget_bytes.saturating_sub(self.bytes());
         let new_pages = free_bytes / self.page_bytes;
         let some = most_pages > 0 && (new_pages > 0 || !self.pages.is_empty());
+        let pages = self.pages.len();
+        let reserve = self.pages.iter().cycle().skip(self.first).take(pages);
         some.then(|| Due {
-            reserve: self.pages.iter().copied().collect(),
+            reserve: reserve.copied().collect(),
             first_page: self.next_page,
             most_pages,
             new_pages,
@@ -151,8 +156,11 @@ impl Reserve {
         }
     }
 
-    /// The next is looked for from this page on.
-    pub fn go_on_from(&mut self, page: u64) {
+    /// So many of the reserve were looked at before the turn ended, and others up to this page: the next turn goes on there.
+    pub fn go_on_from(&mut self, looked: usize, page: u64) {
+        self.first = (self.first + looked)
+            .checked_rem(self.pages.len())
+            .unwrap_or(0);
         self.next_page = page;
     }
 
@@ -225,6 +233,27 @@ mod tests {
         reserve.put_back(&[5]);
         assert_eq!(reserve.bytes(), pages(3));
         assert_eq!(reserve.missing_bytes(), pages(47));
+    }
+
+    #[test]
+    fn a_turn_that_was_ended_early_is_gone_on_with() {
+        let (mut reserve, now) = settled(4, 50);
+        reserve.go_on_from(7, 3);
+        reserve.put_back(&[4, 5, 9]);
+        for (looked, rest) in [
+            (0, [4, 5, 9]),
+            (2, [9, 4, 5]),
+            (2, [5, 9, 4]),
+            (3, [5, 9, 4]),
+        ] {
+            reserve.go_on_from(looked, 7);
+            let due = reserve.due(now).unwrap();
+            assert_eq!((due.reserve, due.first_page), (rest.to_vec(), 7));
+        }
+        // As many as there are, where some count as used.
+        reserve.look(pages(20), now);
+        let due = reserve.due(now).unwrap();
+        assert_eq!(due.reserve, [9, 5]);
     }
 
     #[test]

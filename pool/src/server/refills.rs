@@ -56,7 +56,7 @@ impl Turn {
         let done_bytes = self.done_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes.saturating_sub(done_bytes);
         if self.scan.is_stopped() {
-            // The one that is under way.
+            // The one that is under way, or its first.
             bytes.min(self.page_bytes)
         } else {
             bytes
@@ -160,10 +160,11 @@ impl Refills {
 
     /// The next lease on `node` that something is due for, after the one that
     /// had its turn last.
-    fn next(&self, node: Option<u32>, now: Instant) -> Option<(Serial, Due)> {
+    fn next(&self, node: Option<u32>, now: Instant) -> Option<(Serial, Key, Due)> {
         let due = |(serial, lease): (&Serial, &Refilled)| {
             let mine = lease.key.node == node && lease.under_way.is_none();
-            Some((*serial, lease.reserve.due(now).filter(|_| mine)?))
+            let due = mine.then(|| lease.reserve.due(now)).flatten()?;
+            Some((*serial, lease.key, due))
         };
         let last = self.last.get(&node).copied().unwrap_or(0);
         let behind = (Bound::Excluded(last), Bound::Unbounded);
@@ -216,13 +217,17 @@ impl Pool {
             if !self.workers.may_refill(node) {
                 continue;
             }
-            // Each that finds nothing left rests; what others claim is the same for the next.
+            // Each that finds nothing left rests; it is the same for the next of its class.
             let now = Instant::now();
             let mut claims = None;
-            while let Some((serial, due)) = self.refills.next(node, now) {
+            let mut left_bytes = BTreeMap::new();
+            while let Some((serial, key, due)) = self.refills.next(node, now) {
                 self.refills.last.insert(node, serial);
-                let claims = claims.get_or_insert_with(|| self.claims(false));
-                let Err(error) = self.begin_refill(node, serial, due, claims) else {
+                let left_bytes = *left_bytes.entry(key).or_insert_with(|| {
+                    let claims = claims.get_or_insert_with(|| self.claims(false));
+                    self.files.left_bytes(key, claims.iter().copied())
+                });
+                let Err(error) = self.begin_refill(node, serial, due, left_bytes) else {
                     break;
                 };
                 self.refilled(serial, &[], Err(error));
@@ -235,15 +240,14 @@ impl Pool {
         node: Option<u32>,
         serial: Serial,
         due: Due,
-        claims: &[(Key, u64)],
+        left_bytes: u64,
     ) -> io::Result<()> {
         let gone = || io::Error::other("the lease is over");
         let lease = self.machine.leases().get(serial).ok_or_else(gone)?;
         let slab = self.files.get(lease.slab)?;
-        let (key, page) = (lease.key, lease.key.page);
+        let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
         let most_pages = due.most_pages.min(turn_pages);
-        let left_bytes = self.files.left_bytes(key, claims.iter().copied());
         let left_pages = left_bytes / page.bytes();
         if left_pages == 0 {
             let text = format!(
@@ -314,7 +318,8 @@ impl Pool {
         let stopped = turn.filter(|turn| turn.scan.is_stopped());
         lease.reserve.put_back(pages);
         if let Some(turn) = &stopped {
-            lease.reserve.go_on_from(turn.scan.reached());
+            let scan = &turn.scan;
+            lease.reserve.go_on_from(scan.looked(), scan.reached());
         }
         lease.missing_bytes = lease.reserve.missing_bytes();
         let bytes = pages.len() as u64 * lease.key.page.bytes();

@@ -66,6 +66,8 @@ pub(super) struct Workers {
     paces: BTreeMap<Option<u32>, Arc<Pace>>,
     refill_pace: Arc<Pace>,
     batch_bytes: u64,
+    /// What maps files of clients on each node; the first that needs it starts its process, if that does not run.
+    mappers: BTreeMap<Option<u32>, Arc<Mapper>>,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
     emptying: Emptying,
     threads: Arc<Threads>,
@@ -108,6 +110,7 @@ impl Workers {
             paces: BTreeMap::new(),
             refill_pace: Arc::new(refill_pace),
             batch_bytes,
+            mappers: BTreeMap::new(),
             started: BTreeMap::new(),
             emptying: Emptying::new(),
             threads,
@@ -131,6 +134,12 @@ impl Workers {
     #[cfg(test)]
     pub(super) fn threads(&self) -> Arc<Threads> {
         Arc::clone(&self.threads)
+    }
+
+    /// With another command of what maps files, for nodes whose worker has not begun.
+    #[cfg(test)]
+    pub(super) fn set_mapper(&mut self, command: Vec<OsString>) {
+        self.mapper = command;
     }
 
     /// A client has memory that it is about to touch.
@@ -202,15 +211,20 @@ impl Workers {
         self.send(Kind::Background, node, job)
     }
 
-    /// Starts what refills guests, where some are: its processes would have the descriptors of clients until they run.
+    /// Starts what refills guests, where some are, before there are clients: its processes would have their descriptors
+    /// until they run, and the thread that all clients wait for begins none.
     ///
     /// # Errors
-    /// A process does not start; it is tried again when a guest is to be refilled.
+    /// A process does not start; the worker tries it again when a guest is to be refilled.
     pub(super) fn start_refilling(&mut self, specs: &[Spec]) -> io::Result<()> {
         let refilled = specs.iter().filter(|spec| spec.refill_bytes > 0);
         let nodes: BTreeSet<_> = refilled.map(|spec| spec.key.node).collect();
-        let mut nodes = nodes.into_iter();
-        nodes.try_for_each(|node| self.make_sure(Kind::Refill, node))
+        nodes.into_iter().try_for_each(|node| {
+            self.make_sure(Kind::Refill, node)?;
+            self.mappers
+                .get(&node)
+                .map_or(Ok(()), |mapper| mapper.start())
+        })
     }
 
     /// Pages to put back.
@@ -304,9 +318,8 @@ impl Workers {
             mapper: Arc::default(),
         };
         if kind == Kind::Refill {
-            let mapper = Mapper::by(&self.mapper, &policy);
-            mapper.start()?;
-            policy.mapper = Arc::new(mapper);
+            policy.mapper = Arc::new(Mapper::by(&self.mapper, &policy));
+            self.mappers.insert(node, Arc::clone(&policy.mapper));
         }
         Worker::start(&self.threads, &name, policy, self.reporter())
     }

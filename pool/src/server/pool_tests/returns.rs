@@ -169,16 +169,26 @@ fn a_lease_is_ended_by_its_connection_or_by_the_owner_and_by_no_other() {
     assert_eq!(give(1, 1000, 1), unknown);
 }
 
+/// A pool whose guests get a page back, and the next after weeks.
+fn pool_that_refills_slowly() -> (tempfile::TempDir, Pool) {
+    let slow = CONFIG.replace("rate = \"0\"", "rate = \"0\", refill_rate = \"1\"");
+    pool_of(&slow.replace("slabs = 3", "slabs = 3\nrefill = \"2M\""))
+}
+
+/// A guest gives its page back, twice: it waits for the second.
+fn wait_for_a_page(pool: &mut Pool, memory: &OwnedFd) {
+    memory_file::punch(memory, 0, 2 << 20).unwrap();
+    until(pool, |pool| row(pool).refilled_bytes == 2 << 20);
+    memory_file::punch(memory, 0, 2 << 20).unwrap();
+    until(pool, |pool| !pool.workers.may_refill(None));
+}
+
 #[test]
 fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
-    // At this rate a page takes weeks.
-    let slow = CONFIG.replace("rate = \"0\"", "rate = \"0\", refill_rate = \"1\"");
-    let slow = slow.replace("slabs = 3", "slabs = 3\nrefill = \"2M\"");
-    let (_folder, mut pool) = pool_of(&slow);
+    let (_folder, mut pool) = pool_that_refills_slowly();
     let (serial, memory) = taken(&mut pool, 1000).unwrap();
     let (other, _its_memory) = taken(&mut pool, 1000).unwrap();
-    memory_file::punch(&memory, 0, 2 << 20).unwrap();
-    until(&mut pool, |pool| !pool.workers.may_refill(None));
+    wait_for_a_page(&mut pool, &memory);
     assert_eq!(row(&mut pool).hole_bytes, 2 << 20);
     // What it still lacks is not left for slabs.
     let claimed = |pool: &Pool| {
@@ -188,7 +198,7 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
             .sum::<u64>()
     };
     assert_eq!((claimed(&pool), pool.claims(true).len()), (2 << 20, 0));
-    // Where pages of another come back, a turn that is under way begins no other page.
+    // Where pages of another come back, a turn that waits for its pace ends.
     assert!(!pool.refills.is_stopped(serial));
     end_lease(&mut pool, other);
     assert!(pool.refills.is_stopped(serial));
@@ -198,14 +208,12 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     });
     assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
     let row = row(&mut pool);
-    assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
+    assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 2 << 20));
 }
 
 #[test]
 fn what_a_revoked_client_drew_stops_refills_when_it_is_taken_away() {
-    let slow = CONFIG.replace("rate = \"0\"", "rate = \"0\", refill_rate = \"1\"");
-    let slow = slow.replace("slabs = 3", "slabs = 3\nrefill = \"2M\"");
-    let (_folder, mut pool) = pool_of(&slow);
+    let (_folder, mut pool) = pool_that_refills_slowly();
     let drew = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&drew);
     pool.looks = Looks::with(move |slab, _| Reach {
@@ -219,14 +227,28 @@ fn what_a_revoked_client_drew_stops_refills_when_it_is_taken_away() {
     let (serial, memory) = taken(&mut pool, 1000).unwrap();
     end_lease(&mut pool, revoked);
     until(&mut pool, |pool| has_revoked(pool) && clean(pool) == 2);
-    memory_file::punch(&memory, 0, 2 << 20).unwrap();
-    until(&mut pool, |pool| !pool.workers.may_refill(None));
+    wait_for_a_page(&mut pool, &memory);
     for _ in 0..3 {
         pool.tick();
         assert!(!pool.refills.is_stopped(serial));
     }
     drew.store(true, Ordering::Relaxed);
     until(&mut pool, |pool| pool.refills.is_stopped(serial));
+}
+
+/// To begin a process may take long: clients do not wait for that, where a new configuration is the first with `refill` either.
+#[test]
+fn the_process_that_maps_files_is_begun_by_the_worker_that_needs_it() {
+    let (_folder, mut pool) = pool_of(&CONFIG.replace("slabs = 3", "slabs = 3\nrefill = \"2M\""));
+    pool.workers.set_mapper(vec!["/nothing/there".into()]);
+    let (_serial, memory) = taken(&mut pool, 1000).unwrap();
+    memory_file::punch(&memory, 0, 2 << 20).unwrap();
+    pool.tick();
+    assert!(!pool.workers.may_refill(None), "it has something to do");
+    until(&mut pool, |pool| {
+        let trouble = row(pool).trouble.unwrap_or_default();
+        trouble.contains("No such file")
+    });
 }
 
 /// What others lack, or are promised, is not put back for a guest.
