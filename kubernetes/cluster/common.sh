@@ -67,8 +67,9 @@ names() { kubectl get pods -o jsonpath='{.items[*].metadata.name}'; }
 is_whole() {
     local pods pod
     # kubelet fails a pod for good that it admits in the moment before it knows the plugin again: one that comes then, and
-    # where both were killed one that runs. A Deployment makes another.
-    for pod in $(kubectl get pods -o json | jq -r '.items[] | select(.status.phase == "Failed" or .status.phase == "Succeeded") | .metadata.name'); do
+    # where both were killed one that runs. A Deployment makes another. One that goes may be seen like that too.
+    for pod in $(kubectl get pods -o json | jq -r '.items[] | select(.metadata.deletionTimestamp == null)
+        | select(.status.phase == "Failed" or .status.phase == "Succeeded") | .metadata.name'); do
         refused=$((refused + 1))
         gone "$pod"
         vm "$pod"
