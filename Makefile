@@ -156,9 +156,9 @@ libvirt: setup ## long: domains of a real libvirtd on the pool, then how long vi
 	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test it libvirt::
 	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test it -- --ignored --nocapture libvirt::
 
-kubernetes: setup ## long: a real Kubernetes on this machine, pods on slabs, ROUNDS=5 kills (root, 112 huge pages, Go; half an hour to build, once)
+kubernetes: setup ## long: a real Kubernetes on this machine, pods on slabs, ROUNDS=5 kills for plugin and driver each (root, 112 huge pages, Go; half an hour to build, once)
 	@scripts/setup.sh qemu
-	@{ command -v jq && command -v openssl && command -v pgrep && command -v ip; } >/dev/null || scripts/setup.sh debian jq openssl procps iproute2
+	@{ command -v jq && command -v openssl && command -v pgrep && command -v ip && command -v pkg-config; } >/dev/null || scripts/setup.sh debian jq openssl procps iproute2 gcc pkg-config
 	@ROUNDS=$(or $(ROUNDS),5) kubernetes/cluster/run.sh
 
 pairs: setup ## long: the gate over 50 pairs of the same boot, none of which is an alarm, on 1 CPU and on 4 (minutes)
@@ -355,7 +355,8 @@ port-c: setup ## test: the C port: its header, tests on this host, a C kernel on
 
 KUBERNETES = --manifest-path kubernetes/plugin/Cargo.toml --locked --quiet --target-dir $${CARGO_TARGET_DIR:-target}
 
-check-kubernetes: setup ## test: the plugin of Kubernetes between a pool's daemon and a kubelet of its tests, formats and lints
+check-kubernetes: setup ## test: the plugin and the driver of Kubernetes between a pool's daemon, a kubelet and an apiserver of their tests
+	@command -v openssl >/dev/null || scripts/setup.sh debian openssl
 	@scripts/setup.sh tool cargo-deny
 	@cargo deny --log-level error --config deny.toml --manifest-path kubernetes/plugin/Cargo.toml check licenses bans sources
 	@cargo fmt --manifest-path kubernetes/plugin/Cargo.toml --all --check

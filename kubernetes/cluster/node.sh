@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# node.sh FOLDER CACHE: the first process of the namespaces that run.sh made: a node with its control plane, then
-# checks.sh. What it starts is started again when it ends, as a service manager would.
+# node.sh FOLDER CACHE: the first process of the namespaces that run.sh made: a node with its control plane, then what is
+# checked or measured there. What it starts is started again when it ends, as a service manager would.
 set -euo pipefail
 work=$1 cache=$2
 here=$(cd "$(dirname "$0")" && pwd)
+# The newer containerd knows CDI and user namespaces, Debian's does not.
+containerd=${CONTAINERD:-newer}
 export PATH=$cache/bin:$PATH KUBECONFIG=$work/etc/kubeconfig
+[ "$containerd" = debian ] || PATH=$cache/newer:$PATH
 fail() { echo "kubernetes: $*" >&2; exit 1; }
 
 # Mounts: what kubelet and containerd write is in the folder, whatever there is on this machine.
@@ -30,8 +33,11 @@ ip link set lo up
 ip link add br0 type bridge
 ip addr add 10.9.0.1/24 dev br0
 ip link set br0 up
+# Where pods have the apiserver: there is no proxy of services.
+ip addr add 10.7.0.1/32 dev br0
 
-cat >"$work/etc/containerd.toml" <<CONFIG
+if [ "$containerd" = debian ]; then
+    cat >"$work/etc/containerd.toml" <<CONFIG
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "localhost/pause:1"
@@ -42,10 +48,32 @@ version = 2
     bin_dir = "$cache/debian/root/usr/lib/cni"
     conf_dir = "$work/etc/cni"
 CONFIG
+else
+    cat >"$work/etc/containerd.toml" <<CONFIG
+version = 3
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "localhost/pause:1"
+[plugins."io.containerd.cri.v1.runtime"]
+  enable_cdi = true
+  cdi_spec_dirs = ["/var/run/cdi"]
+  restrict_oom_score_adj = true
+  disable_hugetlb_controller = false
+  tolerate_missing_hugetlb_controller = false
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["$cache/debian/root/usr/lib/cni"]
+    conf_dir = "$work/etc/cni"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      BinaryName = "$cache/newer/runc"
+      SystemdCgroup = false
+CONFIG
+fi
 mkdir -p "$work/etc/cni"
 cat >"$work/etc/cni/10-pods.conflist" <<CONFIG
 {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false,
- "ipam": {"type": "host-local", "subnet": "10.8.0.0/24"}}]}
+ "ipam": {"type": "host-local", "subnet": "10.8.0.0/24",
+ "routes": [{"dst": "0.0.0.0/0"}]}}]}
 CONFIG
 cat >"$work/etc/kubelet.yaml" <<CONFIG
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -75,7 +103,7 @@ echo "$token,admin,admin,system:masters" >"$work/etc/tokens.csv"
 cat >"$work/etc/kubeconfig" <<CONFIG
 apiVersion: v1
 kind: Config
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443", insecure-skip-tls-verify: true}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:443", insecure-skip-tls-verify: true}}]
 users: [{name: u, user: {token: "$token"}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
@@ -107,7 +135,7 @@ service containerd containerd --config "$work/etc/containerd.toml"
 service etcd etcd --data-dir "$work/etcd" --unsafe-no-fsync --listen-client-urls http://127.0.0.1:2379 \
     --advertise-client-urls http://127.0.0.1:2379 --listen-peer-urls http://127.0.0.1:2380 \
     --initial-advertise-peer-urls http://127.0.0.1:2380 --initial-cluster default=http://127.0.0.1:2380
-service apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --bind-address=127.0.0.1 --secure-port=6443 \
+service apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --bind-address=0.0.0.0 --secure-port=443 \
     --advertise-address=10.9.0.1 --cert-dir="$work/etc/apiserver" --token-auth-file="$work/etc/tokens.csv" \
     --authorization-mode=RBAC --service-account-key-file="$work/etc/sa.key" \
     --service-account-signing-key-file="$work/etc/sa.key" --service-account-issuer=https://k \
@@ -117,12 +145,21 @@ patiently 60 ctr version
 for image in pool box pause; do ctr --namespace k8s.io images import "$work/image/$image.tar" >/dev/null; done
 patiently 120 kubectl get --raw /readyz
 service controllers kube-controller-manager --kubeconfig="$KUBECONFIG" --leader-elect=false --bind-address=127.0.0.1 \
-    --service-account-private-key-file="$work/etc/sa.key"
+    --service-account-private-key-file="$work/etc/sa.key" --root-ca-file="$work/etc/apiserver/apiserver.crt"
 service scheduler kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false --bind-address=127.0.0.1
 service kubelet unshare --mount --propagation unchanged bash "$here/kubelet.sh" --config="$work/etc/kubelet.yaml" \
     --kubeconfig="$KUBECONFIG" --hostname-override=node1 --node-ip=10.9.0.1 --v=2
 patiently 120 kubectl wait --for=condition=Ready node/node1 --timeout=1s
 patiently 60 kubectl get serviceaccount default
 echo "kubernetes: a node of Kubernetes $(kubectl version -o json | jq -r .serverVersion.gitVersion) is ready after $SECONDS s"
-# shellcheck source=kubernetes/cluster/checks.sh
-source "$here/checks.sh"
+echo "kubernetes: $(containerd --version | cut -d ' ' -f 1,3)"
+# shellcheck source=kubernetes/cluster/common.sh
+source "$here/common.sh"
+for part in ${PARTS:-checks claims}; do
+    if [ "$part" = claims ] && [ "$containerd" = debian ]; then
+        echo "kubernetes: no claims and no user namespaces with Debian's containerd"
+        continue
+    fi
+    # shellcheck disable=SC1090
+    source "$here/$part.sh"
+done

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # A real Kubernetes of one node on this machine, and pods on slabs of the pool: `make kubernetes`.
 #
-#   run.sh          ROUNDS (5) kills at random moments, after what stands in checks.sh
-#   KEEP=1 run.sh   leaves the folder with all logs
+#   run.sh                    what stands in checks.sh and claims.sh, with ROUNDS (5) kills at random moments in each
+#   PARTS=checks run.sh       one of them
+#   PARTS=times run.sh        how long pods take until their machines greet
+#   CONTAINERD=debian run.sh  with Debian's containerd, which knows no claims and no user namespaces
+#   KEEP=1 run.sh             leaves the folder with all logs
 #
 # All of it runs in mount, network and process namespaces of its own, without a way to the network, and ends with
 # them. Of the machine it takes 112 huge pages of 2 MiB and cgroups, and gives them back. It needs root, Go for the first
@@ -10,8 +13,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=${FIRSTLIGHT_KUBERNETES:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight/kubernetes}
-# 96 for slabs, and some to spare: other programs of the machine use huge pages too.
+# 96 for slabs, and some to spare: other programs of the machine use huge pages too. To be timed, a slab of 2 GiB and a
+# machine of 2 GiB without one.
 pages=112
+case ${PARTS:-} in *times*) pages=2160 ;; esac
 fail() { echo "kubernetes: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || fail "root makes the namespaces"
 for program in qemu-system-x86_64 jq openssl unshare ip; do
@@ -52,6 +57,9 @@ end() {
 trap end EXIT
 trap 'exit 130' INT TERM
 
+# All that change the number of huge pages, tests of this project too, meet at a lock on the kernel's file.
+exec 8</sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+flock 8
 before=$(cat /proc/sys/vm/nr_hugepages)
 echo $((before + pages)) >/proc/sys/vm/nr_hugepages
 taken=$(($(cat /proc/sys/vm/nr_hugepages) - before))
@@ -67,7 +75,7 @@ packaging/kubernetes/image.sh "$work/image/box.tar" localhost/box:1 "$box"
 ENTRYPOINT='["/bin/busybox", "sleep", "2147483647"]' packaging/kubernetes/image.sh "$work/image/pause.tar" localhost/pause:1 "$box"
 
 unshare --mount --net --pid --fork --kill-child --mount-proc \
-    bash kubernetes/cluster/node.sh "$work" "$cache" &
+    env PROGRAMS="$target/$musl/release" bash kubernetes/cluster/node.sh "$work" "$cache" 8<&- &
 unshare=$!
 for _ in $(seq 50); do
     pgrep -P "$unshare" >"$work/init" && break

@@ -3,7 +3,7 @@
 #
 #   packaging/dist/alike.sh FOLDER OTHER EMULATOR
 #
-# FOLDER and OTHER have `firstlight` and `firstlight-pool`; EMULATOR runs those of OTHER (Debian: qemu-user-static).
+# FOLDER and OTHER have `firstlight`, `firstlight-pool` and `firstlight-kubernetes`; EMULATOR runs those of OTHER (Debian: qemu-user-static).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# = 3 ] || { echo "alike.sh: two folders and an emulator are expected" >&2; exit 2; }
@@ -29,6 +29,11 @@ alike() {
 alike firstlight --version
 alike firstlight --help
 alike firstlight-pool --version
+alike firstlight-kubernetes --version
+alike firstlight-kubernetes driver --help
+# An apiserver that is none, and a folder that can't be made.
+alike firstlight-kubernetes driver --node node1 --apiserver ftp://127.0.0.1:1
+alike firstlight-kubernetes plugin --links /proc/none
 alike firstlight doctor "$logs/A_6.1_4G_n1_c4.log" "$logs/A_6.1_256G_n1_c4.log"
 alike firstlight doctor "$logs/A_6.1_4G_n1_c4.log" --json
 alike firstlight layout "$logs/A_6.1_256G_n1_c4.log" --json

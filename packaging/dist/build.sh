@@ -4,7 +4,9 @@
 #   firstlight-VERSION-TARGET.tar.gz       static programs, images, manual pages, completions; for two processors
 #   firstlight_VERSION_ARCH.deb            and firstlight-pool: Debian packages
 #   firstlight-VERSION-stick.img.gz        a USB stick, docs/stick.md
-#   firstlight-VERSION-container-ARCH.tar  an OCI archive with both programs and nothing else
+#   firstlight-VERSION-container-ARCH.tar  an OCI archive with firstlight and firstlight-pool and nothing else
+#   firstlight-VERSION-kubernetes-ARCH.tar what a node of Kubernetes runs: an image for `ctr images import`
+#   firstlight-pool-chart-VERSION.tgz      the chart of Helm, for that image
 #   firstlight-VERSION.cdx.json            what the programs are made of: a CycloneDX bill of materials
 #   SHA256SUMS
 #
@@ -33,7 +35,9 @@ names() {
     for target in "${targets[@]}"; do
         echo "firstlight-$version-$target.tar.gz"
         echo "firstlight-$version-container-$(architecture "$target").tar"
+        echo "firstlight-$version-kubernetes-$(architecture "$target").tar"
     done
+    echo "firstlight-pool-chart-$version.tgz"
     echo "firstlight_$version-${revision}_amd64.deb"
     echo "firstlight-pool_$version-${revision}_amd64.deb"
     echo "firstlight-$version-stick.img.gz"
@@ -90,10 +94,14 @@ for target in "${targets[@]}"; do
     say "the programs for $target"
     scripts/setup.sh target "$target"
     upper=$(tr a-z- A-Z_ <<<"$target")
-    env "CARGO_TARGET_${upper}_LINKER=rust-lld" \
-        "CARGO_TARGET_${upper}_RUSTFLAGS=-C link-self-contained=yes -C target-feature=+crt-static" \
-        CARGO_PROFILE_RELEASE_STRIP=symbols \
-        cargo build --release --quiet --locked -p firstlight-cli -p firstlight-pool-cli --target "$target"
+    # The second is a workspace of its own.
+    for packages in "-p firstlight-cli -p firstlight-pool-cli" "--manifest-path kubernetes/plugin/Cargo.toml"; do
+        # shellcheck disable=SC2086
+        env "CARGO_TARGET_${upper}_LINKER=rust-lld" \
+            "CARGO_TARGET_${upper}_RUSTFLAGS=-C link-self-contained=yes -C target-feature=+crt-static" \
+            CARGO_PROFILE_RELEASE_STRIP=symbols \
+            cargo build --release --quiet --locked $packages --target "$target" --target-dir "$built"
+    done
 done
 native=$built/${targets[0]}/release
 other=$built/${targets[1]}/release
@@ -105,7 +113,7 @@ packaging/dist/alike.sh "$native" "$other" qemu-aarch64-static
 archive() {
     local name=firstlight-$version-$1 program
     local root=$work/$name
-    install -Dm755 -t "$root/bin" "$built/$1/release/firstlight" "$built/$1/release/firstlight-pool"
+    install -Dm755 -t "$root/bin" "$built/$1/release"/firstlight{,-pool,-kubernetes}
     install -Dm644 -t "$root/lib/firstlight" "$images"/*
     for program in firstlight firstlight-pool; do
         "$native/$program" manual --into "$work/manual"
@@ -117,6 +125,8 @@ archive() {
     install -Dm644 -t "$root/share/fish/vendor_completions.d" "$work"/manual/fish/*
     install -Dm644 -t "$root/share/firstlight/schemas" schemas/*
     install -Dm644 -t "$root/share/firstlight" pool/example.toml pool/client.toml
+    # As docs/kubernetes.md has them.
+    cp -r --parents packaging/kubernetes packaging/kubernetes-claims "$root/share/firstlight"
     install -Dm644 -t "$root/share/doc/firstlight" README.md CHANGELOG.md LICENSE-*
     tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$work" "$name" |
         gzip -9n >"$dist/$name.tar.gz"
@@ -137,6 +147,23 @@ for target in "${targets[@]}"; do
     packaging/dist/container.sh "$built/$target/release" "$(architecture "$target")" "$version" \
         "$dist/firstlight-$version-container-$(architecture "$target").tar"
 done
+
+for target in "${targets[@]}"; do
+    ARCHITECTURE=$(architecture "$target") packaging/kubernetes/image.sh \
+        "$dist/firstlight-$version-kubernetes-$(architecture "$target").tar" "localhost/firstlight-kubernetes:$version" \
+        "firstlight-pool=$built/$target/release/firstlight-pool" \
+        "firstlight-kubernetes=$built/$target/release/firstlight-kubernetes"
+done
+
+say "the chart"
+for file in packaging/kubernetes/helm/values.yaml packaging/kubernetes/pool.yaml packaging/kubernetes/driver/pool.yaml packaging/kubernetes/metrics/pool.yaml; do
+    wrong=$(grep -n "localhost/firstlight-kubernetes:" "$file" | grep -v ":$version$" || true)
+    [ -z "$wrong" ] || { echo "build.sh: $file is for another version's image: $wrong" >&2; exit 1; }
+done
+cp -r packaging/kubernetes/helm "$work/firstlight-pool"
+sed -i "s/^version: .*/version: $version/; s/^appVersion: .*/appVersion: $version/" "$work/firstlight-pool/Chart.yaml"
+tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$work" firstlight-pool |
+    gzip -9n >"$dist/firstlight-pool-chart-$version.tgz"
 
 say "the bill of materials"
 packaging/dist/sbom.py "$version" >"$dist/firstlight-$version.cdx.json"

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Writes a CycloneDX 1.5 bill of materials of both programs: every crate in them, from cargo's own metadata.
+"""Writes a CycloneDX 1.5 bill of materials of all programs: every crate in them, from cargo's own metadata.
 
 sbom.py VERSION
 """
 
+import itertools
 import json
 import subprocess
 import sys
 import tomllib
 
-PROGRAMS = ["firstlight-cli", "firstlight-pool-cli"]
+PROGRAMS = ["firstlight-cli", "firstlight-pool-cli", "firstlight-kubernetes"]
+WORKSPACES = [".", "kubernetes/plugin"]
 TARGETS = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"]
 
 
-def metadata(target):
+def metadata(workspace, target):
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target]
+    command += ["--manifest-path", f"{workspace}/Cargo.toml"]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
@@ -55,12 +58,14 @@ def component(package, checksums):
 
 def main():
     version = sys.argv[1]
-    with open("Cargo.lock", "rb") as file:
-        locked = tomllib.load(file)["package"]
-    checksums = {(one["name"], one["version"]): one.get("checksum") for one in locked}
+    checksums = {}
+    for workspace in WORKSPACES:
+        with open(f"{workspace}/Cargo.lock", "rb") as file:
+            locked = tomllib.load(file)["package"]
+        checksums.update({(one["name"], one["version"]): one.get("checksum") for one in locked})
     packages, needs = {}, {}
-    for target in TARGETS:
-        found = metadata(target)
+    for workspace, target in itertools.product(WORKSPACES, TARGETS):
+        found = metadata(workspace, target)
         packages.update({package["id"]: package for package in found["packages"]})
         roots = [package["id"] for package in found["packages"] if package["name"] in PROGRAMS]
         for package, edges in reached(found["resolve"], roots).items():

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # image.sh OUTPUT NAME PATH=FILE...: a container image with these programs and nothing else, each a static one, as an
-# archive that `ctr images import`, `podman load` and `docker load` read. ENTRYPOINT is a list of words in JSON, or none.
+# archive that `ctr images import`, `podman load` and `docker load` read. ENTRYPOINT is a list of words in JSON, or none;
+# ARCHITECTURE is the programs', in Debian's words, this machine's where it is not said.
 # It needs tar and sha256sum.
 set -euo pipefail
 output=$(realpath -m "$1") name=$2
@@ -17,7 +18,7 @@ install -d -m 1777 "$work/root/tmp"
 tar="tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0"
 $tar -C "$work/root" -cf "$work/image/layer.tar" .
 layer=$(sha256sum < "$work/image/layer.tar" | cut -d ' ' -f 1)
-case $(uname -m) in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) architecture=$(uname -m) ;; esac
+case ${ARCHITECTURE:-$(uname -m)} in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) architecture=${ARCHITECTURE:-$(uname -m)} ;; esac
 cat > "$work/config" <<JSON
 {"architecture": "$architecture", "os": "linux", "config": {"Entrypoint": ${ENTRYPOINT:-null}, "Env": ["PATH=/usr/bin:/bin:/"], "WorkingDir": "/"},
  "rootfs": {"type": "layers", "diff_ids": ["sha256:$layer"]}}

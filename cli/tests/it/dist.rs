@@ -62,6 +62,9 @@ fn all_programs_have_one_version_and_the_changelog_begins_with_it() {
         // The engine's crates have their own.
         assert_eq!(own.is_some(), engine_crates().contains(name), "{name}");
     }
+    // A workspace of its own.
+    let plugin = manifest("kubernetes/plugin");
+    assert_eq!(plugin["package"]["version"].as_str(), Some(&*version()));
     let releases = releases();
     assert_eq!(releases[0].0, version());
     let engine = members["firstlight"]["package"]["version"]
@@ -123,7 +126,14 @@ fn releases_are_found_under_their_names() {
             );
         }
     }
-    for ending in [".deb", "-stick.img.gz", "-container-arm64.tar", ".cdx.json"] {
+    for ending in [
+        ".deb",
+        "-stick.img.gz",
+        "-container-arm64.tar",
+        "-kubernetes-arm64.tar",
+        ".tgz",
+        ".cdx.json",
+    ] {
         assert!(
             names.lines().any(|name| name.ends_with(ending)),
             "{ending}: {names}"

@@ -1,7 +1,7 @@
 //! What slabs are called in Kubernetes: a class of them is a resource, a slab that is kept is a device of it.
 
 use firstlight_pool::config::Size;
-use firstlight_pool::protocol::{Label, PageSize};
+use firstlight_pool::protocol::PageSize;
 use std::fmt;
 use std::str::FromStr;
 
@@ -106,7 +106,7 @@ impl FromStr for DeviceId {
     }
 }
 
-/// A device of the whole machine. The label of a grant begins with its name, which is how one is found again.
+/// A device of the whole machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// Its class.
@@ -115,33 +115,28 @@ pub struct Slot {
     pub device: DeviceId,
 }
 
-/// What a label of a grant for Kubernetes begins with.
-const MARK: &str = "k8s ";
-
 impl Slot {
-    /// The label of a grant for a pod: the pod's name is cut off where it is too long, the device's is not.
+    /// The device's name in a driver's pool, where all classes are together.
     ///
     /// ```
     /// use firstlight_kubernetes::class::Slot;
     /// let slot = Slot { class: "2m-8g".parse()?, device: "0-3".parse()? };
-    /// let label = slot.label(Some("shop/vm-1"));
-    /// assert_eq!(label.as_str(), "k8s 2m-8g/0-3 shop/vm-1");
-    /// assert_eq!(Slot::of_label(&label), Some(slot));
+    /// assert_eq!(slot.name(), "2m-8g-0-3");
+    /// assert_eq!(Slot::of_name("2m-8g-0-3"), Some(slot));
     /// # Ok::<(), String>(())
     /// ```
     #[must_use]
-    pub fn label(&self, pod: Option<&str>) -> Label {
-        Label::new(&format!("{MARK}{self} {}", pod.unwrap_or("?")))
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.class, self.device)
     }
 
-    /// The device of a grant with this label.
+    /// The device of this name.
     #[must_use]
-    pub fn of_label(label: &Label) -> Option<Self> {
-        let (slot, _pod) = label.as_str().strip_prefix(MARK)?.split_once(' ')?;
-        let (class, device) = slot.split_once('/')?;
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (at, _) = name.match_indices('-').nth(1)?;
         Some(Self {
-            class: class.parse().ok()?,
-            device: device.parse().ok()?,
+            class: name[..at].parse().ok()?,
+            device: name[at + 1..].parse().ok()?,
         })
     }
 }
@@ -184,24 +179,16 @@ mod tests {
         ] {
             assert!(wrong.parse::<DeviceId>().is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_longest_name_of_a_pod_leaves_the_device_in_the_label() {
-        let slot = Slot {
-            class: Class {
-                page: PageSize::Transparent,
-                bytes: (1 << 44) - (2 << 20),
-            },
-            device: DeviceId {
-                node: Some(u32::MAX),
-                index: u32::MAX,
-            },
-        };
-        let label = slot.label(Some(&"x".repeat(253)));
-        assert_eq!(Slot::of_label(&label), Some(slot));
-        for other in ["", "k8s ", "k8s 2m-8g", "k8s 2m-8g/0-3", "web 2m-8g/0-3 x"] {
-            assert_eq!(Slot::of_label(&Label::new(other)), None, "{other}");
+        for wrong in [
+            "",
+            "-",
+            "2m-8g",
+            "2m-8g-",
+            "2m-8g-0",
+            "2m-8g-0-3-1",
+            "x-2m-8g-0-3",
+        ] {
+            assert_eq!(Slot::of_name(wrong), None, "{wrong}");
         }
     }
 }

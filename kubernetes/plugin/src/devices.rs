@@ -1,6 +1,7 @@
 //! Which devices there are, and which of them further pods may have: pure functions of the daemon's status.
 
 use crate::class::{Class, DeviceId, Slot};
+use crate::label;
 use firstlight_pool::protocol::{PoolRow, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +21,8 @@ pub fn of(status: &Status) -> BTreeMap<Class, Devices> {
     // Whether a slab was taken by it, or can be at once.
     let mut held: BTreeMap<Slot, bool> = BTreeMap::new();
     for row in &status.grants {
-        if let Some(slot) = row.label.as_ref().and_then(Slot::of_label) {
-            *held.entry(slot).or_default() |= row.charged_slabs > 0;
+        if let Some(one) = label::of_grant(row) {
+            *held.entry(one.slot).or_default() |= row.charged_slabs > 0;
         }
     }
     let mut all: BTreeMap<Class, Devices> = BTreeMap::new();

@@ -4,27 +4,23 @@
 //! and so is the registration, where kubelet's own socket is another one.
 
 use crate::api::{Empty, device_plugin as api};
+use crate::cdi::{CLIENT, IN_CONTAINER};
 use crate::class::{Class, DeviceId, Slot};
 use crate::devices::{self, Devices};
+use crate::door::{Door, Identity, identity};
 use crate::grants::Grants;
+use crate::label::{Held, Owner};
 use crate::pods::Pods;
-use crate::rpc::{self, Incoming, Outgoing, Service, Serving};
+use crate::rpc::{self, Incoming, Outgoing, Service};
 use std::collections::HashMap;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 use tonic::Status;
 
-/// Where a container has the folders of its devices.
-const IN_CONTAINER: &str = "/run/firstlight";
-/// Where a container has the program that starts VMMs on them.
-const CLIENT: &str = "/run/firstlight/bin/firstlight-pool";
 /// How long a registration may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,21 +37,13 @@ pub struct Common {
     pub client: Option<PathBuf>,
 }
 
-/// Whether a file is the one that it was: its device, its inode, its birth or last change.
-type Identity = (u64, u64, i64, i64);
-
-fn identity(path: &Path) -> Option<Identity> {
-    let file = std::fs::symlink_metadata(path).ok()?;
-    Some((file.dev(), file.ino(), file.ctime(), file.ctime_nsec()))
-}
-
 /// A resource that is served.
 #[derive(Debug)]
 pub struct Endpoint {
     common: Arc<Common>,
     class: Class,
     devices: watch::Sender<Devices>,
-    serving: Option<(Serving, Identity)>,
+    door: Door,
     /// kubelet's socket that knows of this.
     registered: Option<Identity>,
 }
@@ -64,11 +52,12 @@ impl Endpoint {
     /// One that is not served yet.
     #[must_use]
     pub fn new(common: Arc<Common>, class: Class, devices: Devices) -> Self {
+        let door = Door::new(common.folder.join(name(&class)));
         Self {
             common,
             class,
             devices: watch::Sender::new(devices),
-            serving: None,
+            door,
             registered: None,
         }
     }
@@ -88,30 +77,18 @@ impl Endpoint {
         self.devices.borrow().clone()
     }
 
-    fn name(&self) -> String {
-        format!("firstlight-{}.sock", self.class)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.common.folder.join(self.name())
-    }
-
     /// Serves, and is known to kubelet: whether something had to be done for that.
     ///
     /// # Errors
     /// Why that is not so, in words.
     pub async fn keep_up(&mut self) -> Result<bool, String> {
-        let path = self.path();
-        let there = identity(&path);
-        if there.is_none() || self.serving.as_ref().map(|(_, served)| *served) != there {
-            self.serving = None;
+        let calls = Calls {
+            common: Arc::clone(&self.common),
+            class: self.class,
+            devices: self.devices.subscribe(),
+        };
+        if self.door.keep_up(calls)? {
             self.registered = None;
-            self.serving = Some(self.serve(&path).map_err(|error| {
-                format!(
-                    "cannot listen at {}: {error}; is kubelet's folder there?",
-                    path.display()
-                )
-            })?);
         }
         let kubelet = self.common.folder.join("kubelet.sock");
         let known = identity(&kubelet);
@@ -120,7 +97,7 @@ impl Endpoint {
         }
         let request = api::RegisterRequest {
             version: api::VERSION.into(),
-            endpoint: self.name(),
+            endpoint: name(&self.class),
             resource_name: self.class.resource(),
             options: Some(OPTIONS),
         };
@@ -139,29 +116,11 @@ impl Endpoint {
         self.registered = known;
         Ok(true)
     }
-
-    fn serve(&self, path: &Path) -> io::Result<(Serving, Identity)> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path)?;
-        let made = identity(path).ok_or(io::ErrorKind::NotFound)?;
-        let calls = Calls {
-            common: Arc::clone(&self.common),
-            class: self.class,
-            devices: self.devices.subscribe(),
-        };
-        Ok((rpc::serve(listener, calls), made))
-    }
 }
 
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        if self.serving.as_ref().map(|(_, served)| *served) == identity(&self.path()) {
-            let _ = std::fs::remove_file(self.path());
-        }
-    }
+/// The name of a resource's socket.
+fn name(class: &Class) -> String {
+    format!("firstlight-{class}.sock")
 }
 
 const OPTIONS: api::DevicePluginOptions = api::DevicePluginOptions {
@@ -266,7 +225,8 @@ impl Calls {
         for container in request.container_requests {
             let slots = self.slots(&container.device_ids)?;
             container_responses.push(self.response(&slots));
-            let released = self.common.grants.release(slots).await;
+            let is_of = move |held: &Held| slots.contains(&held.slot);
+            let released = self.common.grants.release(is_of).await;
             released.map_err(|error| {
                 let resource = self.class.resource();
                 Status::unavailable(format!("{resource} cannot be given to this pod: {error}"))
@@ -310,7 +270,7 @@ impl Calls {
             .first()
             .and_then(|slot| listed.holders.get(slot))
             .cloned();
-        let held = self.common.grants.hold(slots, pod).await;
+        let held = self.common.grants.hold(slots, Owner::Pod(pod)).await;
         held.map(|()| Empty {}).map_err(|error| {
             let resource = self.class.resource();
             Status::unavailable(format!("this container has no {resource}: {error}"))

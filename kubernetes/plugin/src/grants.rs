@@ -1,19 +1,21 @@
 //! That a device is one pod's: a grant of the daemon for it, mounted into the pod's container.
 //!
 //! Grants are in the daemon's journal and are the only state there is, so that a plugin that was killed has forgotten
-//! nothing: the label of one begins with its device and goes on with its pod. A pod that is admitted gets a device, by
-//! `Allocate`, which ends every grant of it; the first start of its container makes another one. So none is ever two
-//! pods'. A container that starts again has the same grant, and with it the slab it is still charged for.
+//! nothing: the label of one begins with its device and goes on with its pod or claim. A pod that is admitted gets a
+//! device, by `Allocate`, which ends every grant of it; the first start of its container makes another one. So none is
+//! ever two pods'. A container that starts again has the same grant, and with it the slab it is still charged for. A claim
+//! has its grants from when it is prepared until it is no more.
 //!
 //! kubelet remembers the mount for as long as the pod lives, so it is of a link with the device's name, which points to
 //! the folder of the grant of the moment.
 
 use crate::class::Slot;
+use crate::label::{self, Held, Owner};
 use firstlight_pool::client::{Client, ClientError};
-use firstlight_pool::protocol::{
-    GrantId, GrantRequest, GrantRow, RefusalCode, Status as PoolStatus,
-};
+use firstlight_pool::protocol::{GrantId, GrantRequest, RefusalCode, Status as PoolStatus};
+use rustix::fs::{FlockOperation, flock};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,27 +109,30 @@ impl Grants {
         self.places.link(slot)
     }
 
-    /// No pod has these devices any more.
+    /// No pod has such devices any more.
     ///
     /// # Errors
     /// Why they are not free.
-    pub async fn release(&self, slots: Vec<Slot>) -> Result<Vec<GrantId>, GrantError> {
+    pub async fn release(
+        &self,
+        is_such: impl Fn(&Held) -> bool + Send + 'static,
+    ) -> Result<Vec<GrantId>, GrantError> {
         let _one = self.one.lock().await;
         let places = Arc::clone(&self.places);
-        blocking(move || places.while_away(|| places.release(&slots))).await
+        blocking(move || places.while_away(|| places.release(&is_such))).await
     }
 
-    /// A pod's container is about to start with these devices.
+    /// A container is about to start with these devices.
     ///
     /// # Errors
     /// Why it has them not.
-    pub async fn hold(&self, slots: Vec<Slot>, pod: Option<String>) -> Result<(), GrantError> {
+    pub async fn hold(&self, slots: Vec<Slot>, owner: Owner) -> Result<(), GrantError> {
         let _one = self.one.lock().await;
         let places = Arc::clone(&self.places);
         blocking(move || {
             places.while_away(|| {
                 let mut slots = slots.iter();
-                slots.try_for_each(|slot| places.hold(slot, pod.as_deref()))
+                slots.try_for_each(|slot| places.hold(slot, &owner))
             })
         })
         .await
@@ -167,12 +172,11 @@ impl Places {
         }
     }
 
-    fn release(&self, slots: &[Slot]) -> Result<Vec<GrantId>, GrantError> {
+    fn release(&self, is_such: &impl Fn(&Held) -> bool) -> Result<Vec<GrantId>, GrantError> {
         let mut pool = self.connect()?;
         let mut ended = Vec::new();
         for row in pool.status()?.grants {
-            let slot = slot_of(&row).filter(|slot| slots.contains(slot));
-            if let Some(slot) = slot {
+            if let Some(Held { slot, .. }) = label::of_grant(&row).filter(is_such) {
                 // Before the grant, so that a link that is there points to what is there.
                 match std::fs::remove_file(self.link(&slot)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -186,7 +190,7 @@ impl Places {
         Ok(ended)
     }
 
-    fn hold(&self, slot: &Slot, pod: Option<&str>) -> Result<(), GrantError> {
+    fn hold(&self, slot: &Slot, owner: &Owner) -> Result<(), GrantError> {
         let mut pool = self.connect()?;
         let status = pool.status()?;
         let request = GrantRequest {
@@ -194,15 +198,15 @@ impl Places {
             node: slot.device.node,
             size_class_bytes: slot.class.bytes,
             uses: 1,
-            label: Some(slot.label(pod)),
+            label: Some(label::of(slot, owner)),
         };
         let mut kept = None;
         for row in status
             .grants
             .iter()
-            .filter(|row| slot_of(row) == Some(*slot))
+            .filter(|row| label::of_grant(row).is_some_and(|held| held.slot == *slot))
         {
-            if pod.is_some() && row.label == request.label && kept.is_none() {
+            if owner.is_known() && row.label == request.label && kept.is_none() {
                 kept = Some(row.grant);
             } else {
                 revoke(&mut pool, row.grant)?;
@@ -228,10 +232,32 @@ impl Places {
     }
 }
 
-/// The device that a grant is for.
-#[must_use]
-pub fn slot_of(row: &GrantRow) -> Option<Slot> {
-    row.label.as_ref().and_then(Slot::of_label)
+/// That this is the only program that makes a pool's grants: two at once would each think of the other's that they are
+/// left over.
+#[derive(Debug)]
+pub struct Alone {
+    _locked: File,
+}
+
+impl Alone {
+    /// Is alone at a pool with links in this folder, until the value ends.
+    ///
+    /// # Errors
+    /// That another one serves the pool, or why that isn't known.
+    pub fn at(links: &Path) -> Result<Self, String> {
+        let path = links.join("lock");
+        let opened = std::fs::create_dir_all(links).and_then(|()| File::create(&path));
+        let file = opened.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        locked.map_err(|error| match io::Error::from(error).kind() {
+            io::ErrorKind::WouldBlock => format!(
+                "another firstlight-kubernetes serves this pool: it holds {}",
+                path.display()
+            ),
+            _ => format!("cannot lock {}: {error}", path.display()),
+        })?;
+        Ok(Self { _locked: file })
+    }
 }
 
 /// Ends a grant, if it has not ended.

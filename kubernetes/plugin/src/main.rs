@@ -1,12 +1,14 @@
 //! The command `firstlight-kubernetes`.
 
 use clap::{Args, Parser, Subcommand};
-use firstlight_kubernetes::plugin;
+use firstlight_kubernetes::apiserver::ApiServer;
+use firstlight_kubernetes::{driver, plugin};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The memory of Firstlight's pool as a resource of Kubernetes
+/// The memory of Firstlight's pool in Kubernetes: as a resource of pods, or for claims
 #[derive(Parser)]
 #[command(name = "firstlight-kubernetes", version, after_help = EXIT_CODES, max_term_width = 100)]
 struct Arguments {
@@ -17,6 +19,8 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Plugin(Plugin),
+    Driver(Driver),
+    Metrics(Metrics),
 }
 
 const EXIT_CODES: &str = "\
@@ -25,13 +29,9 @@ Exit codes:
   2  wrong usage
   5  it cannot serve";
 
-/// Serve kubelet as a device plugin: slabs of each size are a resource, such as firstlight.dev/2m-8g
-///
-/// A pod that has one reaches a socket which FIRSTLIGHT_POOL names in its container, and which serves that one slab.
-/// It runs as root beside the pool's daemon, and may be ended at any moment: pods keep what they have.
+/// What both ways have in common.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
-struct Plugin {
+struct Node {
     /// The pool's socket
     #[arg(long, value_name = "PATH", default_value = "/run/firstlight/pool.sock")]
     socket: PathBuf,
@@ -47,6 +47,31 @@ struct Plugin {
     /// Copy this file there first: to where containers have it from
     #[arg(long, value_name = "FILE", requires = "client")]
     install: Option<PathBuf>,
+}
+
+impl Node {
+    fn install(&self) -> Result<(), String> {
+        match (&self.install, &self.client) {
+            (Some(file), Some(client)) => install(file, client),
+            _ => Ok(()),
+        }
+    }
+
+    fn links(&self) -> PathBuf {
+        let beside = || self.socket.with_file_name("kubernetes");
+        self.links.clone().unwrap_or_else(beside)
+    }
+}
+
+/// Serve kubelet as a device plugin: slabs of each size are a resource, such as firstlight.dev/2m-8g
+///
+/// A pod that has one reaches a socket which FIRSTLIGHT_POOL names in its container, and which serves that one slab.
+/// It runs as root beside the pool's daemon, and may be ended at any moment: pods keep what they have.
+#[derive(Args)]
+#[command(after_help = PLUGIN_EXAMPLES)]
+struct Plugin {
+    #[command(flatten)]
+    node: Node,
     /// The pod that this runs in: kubelet is not believed that a pod is gone before it lists this one
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pod: Option<String>,
@@ -55,7 +80,50 @@ struct Plugin {
     absent: u32,
 }
 
-const EXAMPLES: &str = "\
+/// Serve claims as the driver pool.firstlight.dev: slabs are devices that a claim chooses by page, size and node
+///
+/// A pod with a claim reaches a socket which FIRSTLIGHT_POOL names in its container, and which serves that one slab.
+/// It runs as root beside the pool's daemon, and may be ended at any moment: pods keep what they have. Needs Kubernetes
+/// 1.34 and a container runtime with CDI. A pool is served by this or by the device plugin, never by both.
+#[derive(Args)]
+#[command(after_help = DRIVER_EXAMPLES)]
+struct Driver {
+    #[command(flatten)]
+    node: Node,
+    /// This node's name in the cluster
+    #[arg(long = "node", value_name = "NAME")]
+    name: String,
+    /// The folder that the container runtime reads of the Container Device Interface
+    #[arg(long, value_name = "FOLDER", default_value = "/var/run/cdi")]
+    cdi: PathBuf,
+    /// The apiserver: https://HOST:PORT, or http:// of `kubectl proxy` on this machine [default: the pod's]
+    #[arg(long, value_name = "ADDRESS")]
+    apiserver: Option<String>,
+    /// Folder with the apiserver's root certificate, ca.crt, and this program's token
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
+    )]
+    secrets: PathBuf,
+}
+
+/// Serve the pool's metrics to Prometheus, at the pod's own address
+///
+/// All that reach the address can read what it serves: /metrics, and /status.json with the names of pods, and sizes and
+/// processes of leases. On a machine without Kubernetes: `firstlight-pool export`.
+#[derive(Args)]
+#[command(after_help = METRICS_EXAMPLES)]
+struct Metrics {
+    /// The pool's socket
+    #[arg(long, value_name = "PATH", default_value = "/run/firstlight/pool.sock")]
+    socket: PathBuf,
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9464")]
+    listen: SocketAddr,
+}
+
+const PLUGIN_EXAMPLES: &str = "\
 Examples:
   firstlight-kubernetes plugin
   firstlight-kubernetes plugin --socket /run/firstlight/pool.sock --kubelet /var/lib/kubelet
@@ -63,43 +131,113 @@ Examples:
 
 Exit codes: see firstlight-kubernetes --help";
 
+const DRIVER_EXAMPLES: &str = "\
+Examples:
+  firstlight-kubernetes driver --node node1
+  firstlight-kubernetes driver --node node1 --client /var/lib/firstlight/firstlight-pool
+  firstlight-kubernetes driver --node node1 --apiserver http://127.0.0.1:8001   where `kubectl proxy` runs
+
+Exit codes: see firstlight-kubernetes --help";
+
+const METRICS_EXAMPLES: &str = "\
+Examples:
+  firstlight-kubernetes metrics
+  firstlight-kubernetes metrics --listen [::]:9464
+
+Exit codes: see firstlight-kubernetes --help";
+
 fn main() -> ExitCode {
-    let Command::Plugin(given) = Arguments::parse().command;
-    let links = given
-        .links
-        .unwrap_or_else(|| given.socket.with_file_name("kubernetes"));
-    let options = plugin::Options {
-        socket: given.socket,
-        kubelet: given.kubelet,
-        links,
-        client: given.client,
-        pod: given.pod,
-        absent: Duration::from_secs(given.absent.into()),
-    };
-    let mut say = |text: &str| eprintln!("firstlight-kubernetes: {text}");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    let copied = match (&given.install, &options.client) {
-        (Some(file), Some(client)) => install(file, client),
-        _ => Ok(()),
-    };
-    let served = copied
-        .and(runtime.map_err(|error| format!("cannot start: {error}")))
-        .and_then(|runtime| {
-            let served = runtime.block_on(plugin::run(options, &mut say));
-            // A call that waits for the daemon keeps no signal from ending this.
-            runtime.shutdown_background();
-            served
-        });
-    match served {
+    match serve(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
             eprintln!("firstlight-kubernetes: error: {text}");
             ExitCode::from(5)
         }
     }
+}
+
+fn say(text: &str) {
+    eprintln!("firstlight-kubernetes: {text}");
+}
+
+fn serve(command: Command) -> Result<(), String> {
+    match command {
+        Command::Plugin(given) => {
+            given.node.install()?;
+            until_ended(plugin::run(given.options(), &mut say))
+        }
+        Command::Driver(given) => {
+            given.node.install()?;
+            until_ended(driver::run(given.options()?, &mut say))
+        }
+        Command::Metrics(given) => given.serve(),
+    }
+}
+
+impl Metrics {
+    fn serve(&self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("cannot listen at {}: {error}", self.listen);
+        let listener = TcpListener::bind(self.listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        say(&format!("metrics at http://{address}/metrics"));
+        firstlight_pool::export::serve(&listener, &self.socket, false, &say).map_err(failed)
+    }
+}
+
+fn until_ended(served: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    let served = runtime.block_on(served);
+    // A call that waits for the daemon keeps no signal from ending this.
+    runtime.shutdown_background();
+    served
+}
+
+impl Plugin {
+    fn options(self) -> plugin::Options {
+        plugin::Options {
+            links: self.node.links(),
+            socket: self.node.socket,
+            kubelet: self.node.kubelet,
+            client: self.node.client,
+            pod: self.pod,
+            absent: Duration::from_secs(self.absent.into()),
+        }
+    }
+}
+
+impl Driver {
+    fn options(self) -> Result<driver::Options, String> {
+        let address = self.apiserver.map_or_else(of_the_pod, Ok)?;
+        Ok(driver::Options {
+            links: self.node.links(),
+            socket: self.node.socket,
+            kubelet: self.node.kubelet,
+            client: self.node.client,
+            cdi: self.cdi,
+            apiserver: ApiServer::at(&address, &self.secrets)?,
+            node: self.name,
+        })
+    }
+}
+
+/// The apiserver's address, as each pod has it.
+fn of_the_pod() -> Result<String, String> {
+    let variable = |name: &str| {
+        let missing = |_| format!("{name} is not set, which it is in a pod: give --apiserver");
+        std::env::var(name).map_err(missing)
+    };
+    let host = variable("KUBERNETES_SERVICE_HOST")?;
+    let port = variable("KUBERNETES_SERVICE_PORT")?;
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host
+    };
+    Ok(format!("https://{host}:{port}"))
 }
 
 /// Copies a program, in one step: containers run what was there before.

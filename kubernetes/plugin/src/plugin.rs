@@ -3,14 +3,13 @@
 use crate::class::{Class, Slot};
 use crate::devices::{self, Devices};
 use crate::endpoint::{Common, Endpoint};
-use crate::grants::{Grants, slot_of};
+use crate::grants::{Alone, Grants};
+use crate::label::{self, Held, Way};
 use crate::pods::{Absent, Pods};
+use crate::say::Speaker;
 use firstlight_pool::protocol::Status;
-use rustix::fs::{FlockOperation, flock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -41,32 +40,12 @@ pub struct Options {
     pub absent: Duration,
 }
 
-/// What is said, each sentence once until there is another one.
-struct Speaker<'s> {
-    say: &'s mut dyn FnMut(&str),
-    last: BTreeMap<&'static str, String>,
-}
-
-impl Speaker<'_> {
-    fn say(&mut self, of: &'static str, text: String) {
-        if self.last.get(of) != Some(&text) {
-            (self.say)(&text);
-            self.last.insert(of, text);
-        }
-    }
-
-    /// What was said of it holds no more.
-    fn forget(&mut self, of: &'static str) -> bool {
-        self.last.remove(of).is_some()
-    }
-}
-
 /// Serves until a signal ends it. Pods keep what they have.
 ///
 /// # Errors
 /// Why it can't serve at all.
 pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), String> {
-    let _lock = lock(&options.links)?;
+    let _alone = Alone::at(&options.links)?;
     let common = Arc::new(Common {
         grants: Grants::new(&options.socket, &options.links),
         pods: Pods::of_kubelet(&options.kubelet),
@@ -87,10 +66,7 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
         patience: options.absent,
         answered: Instant::now(),
     };
-    let mut speaker = Speaker {
-        say,
-        last: BTreeMap::new(),
-    };
+    let mut speaker = Speaker::new(say);
     let mut swept = Instant::now();
     loop {
         tokio::select! {
@@ -98,29 +74,12 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
             _ = interrupt.recv() => return Ok(()),
             _ = ticks.tick() => {}
         }
-        plugin.look(&mut speaker).await;
+        plugin.look(&mut speaker).await?;
         if swept.elapsed() >= SWEEP.min(plugin.patience) {
             plugin.sweep(&mut speaker).await;
             swept = Instant::now();
         }
     }
-}
-
-/// Two at once would each think of the other's grants that they are left over.
-fn lock(links: &Path) -> Result<File, String> {
-    let path = links.join("lock");
-    let opened = std::fs::create_dir_all(links).and_then(|()| File::create(&path));
-    let file = opened.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(
-        |error| match io::Error::from(error).kind() {
-            io::ErrorKind::WouldBlock => format!(
-                "another firstlight-kubernetes serves this pool: it holds {}",
-                path.display()
-            ),
-            _ => format!("cannot lock {}: {error}", path.display()),
-        },
-    )?;
-    Ok(file)
 }
 
 struct Plugin {
@@ -137,19 +96,21 @@ struct Plugin {
 
 impl Plugin {
     /// Lists what the daemon has, and is known to kubelet.
-    async fn look(&mut self, speaker: &mut Speaker<'_>) {
+    async fn look(&mut self, speaker: &mut Speaker<'_>) -> Result<(), String> {
         match self.common.grants.status().await {
             Ok(status) => {
+                label::only(Way::Plugin, &status)?;
                 self.answered = Instant::now();
-                if speaker.forget("daemon") {
-                    (speaker.say)("the pool answers again");
+                if speaker.settle("daemon") {
+                    speaker.tell("the pool answers again");
                 }
-                self.granted = status.grants.iter().filter_map(slot_of).collect();
+                let held = status.grants.iter().filter_map(label::of_grant);
+                self.granted = held.map(|held| held.slot).collect();
                 self.list(&status, speaker);
             }
             Err(_) if self.answered.elapsed() < AWAY => {}
             Err(error) => {
-                speaker.say("daemon", format!("no device is healthy: {error}"));
+                speaker.trouble("daemon", &format!("no device is healthy: {error}"));
                 for endpoint in self.endpoints.values() {
                     let unhealthy = endpoint.devices().into_keys().map(|id| (id, false));
                     endpoint.set(unhealthy.collect());
@@ -159,17 +120,20 @@ impl Plugin {
         for (class, endpoint) in &mut self.endpoints {
             match endpoint.keep_up().await {
                 Ok(true) => {
-                    speaker.forget("kubelet");
+                    speaker.settle("kubelet");
                     let (healthy, all) = counted(&endpoint.devices());
                     let resource = class.resource();
-                    (speaker.say)(&format!(
+                    speaker.tell(&format!(
                         "kubelet knows {resource}: {healthy} of {all} healthy"
                     ));
                 }
                 Ok(false) => {}
-                Err(text) => speaker.say("kubelet", text),
+                Err(text) => {
+                    speaker.trouble("kubelet", &text);
+                }
             }
         }
+        Ok(())
     }
 
     fn list(&mut self, status: &Status, speaker: &mut Speaker<'_>) {
@@ -185,7 +149,7 @@ impl Plugin {
                     .iter()
                     .filter(|slot| slot.class == *class)
                     .count();
-                (speaker.say)(&format!(
+                speaker.tell(&format!(
                     "{resource}: the pool keeps fewer slabs, {healthy} of {count} devices are healthy, pods have {held}"
                 ));
             }
@@ -208,10 +172,11 @@ impl Plugin {
             Ok(listed) => listed,
             Err(status) => {
                 let text = format!("which pods have slabs is not known: {}", status.message());
-                return speaker.say("pods", text);
+                speaker.trouble("pods", &text);
+                return;
             }
         };
-        speaker.forget("pods");
+        speaker.settle("pods");
         let own = self.own.as_deref();
         let now = Instant::now();
         let gone = self
@@ -220,16 +185,17 @@ impl Plugin {
         if gone.is_empty() {
             return;
         }
-        match self.common.grants.release(gone).await {
+        let is_gone = move |held: &Held| gone.contains(&held.slot);
+        match self.common.grants.release(is_gone).await {
             Ok(ended) => {
                 for grant in ended {
-                    (speaker.say)(&format!("{grant} has ended: its pod is gone"));
+                    speaker.tell(&format!("{grant} has ended: its pod is gone"));
                 }
             }
-            Err(error) => speaker.say(
-                "sweep",
-                format!("grants of pods that are gone go on: {error}"),
-            ),
+            Err(error) => {
+                let text = format!("grants of pods that are gone go on: {error}");
+                speaker.trouble("sweep", &text);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -236,7 +236,7 @@ fn requested(head: &[u8]) -> Head {
         Ok(status) if status.is_partial() => Head::Unfinished,
         Err(_) => Head::Other("400 Bad Request"),
         Ok(_) if request.method != Some("GET") => Head::Other("405 Method Not Allowed"),
-        Ok(_) if !is_local(request.headers) => Head::Other("403 Forbidden"),
+        Ok(_) if !is_by_address(request.headers) => Head::Other("403 Forbidden"),
         Ok(_) => match request.path {
             Some("/metrics") => Head::Page(Page::Metrics),
             Some("/status.json") => Head::Page(Page::Status),
@@ -246,9 +246,9 @@ fn requested(head: &[u8]) -> Head {
     }
 }
 
-/// Whether the request names this machine: a page from elsewhere whose name was
+/// Whether the request names this machine by an address, or as `localhost`: a page from elsewhere whose name was
 /// made to point here must not read anything.
-fn is_local(fields: &[httparse::Header<'_>]) -> bool {
+fn is_by_address(fields: &[httparse::Header<'_>]) -> bool {
     let host = fields
         .iter()
         .find(|field| field.name.eq_ignore_ascii_case("host"));
@@ -256,14 +256,8 @@ fn is_local(fields: &[httparse::Header<'_>]) -> bool {
         // HTTP/1.0 has none, and browsers do not speak it.
         return host.is_none();
     };
-    if let Ok(address) = host.parse::<SocketAddr>() {
-        return address.ip().is_loopback();
-    }
     let name = host.split(':').next().unwrap_or_default();
-    name == "localhost"
-        || name
-            .parse()
-            .is_ok_and(|ip: std::net::Ipv4Addr| ip.is_loopback())
+    host.parse::<SocketAddr>().is_ok() || name == "localhost" || name.parse::<Ipv4Addr>().is_ok()
 }
 
 fn found((kind, text): Body) -> Vec<u8> {
@@ -311,6 +305,14 @@ mod tests {
             (
                 "GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n".into(),
                 Head::Page(Page::People),
+            ),
+            (
+                "GET /metrics HTTP/1.1\r\nHost: 10.8.0.7:9464\r\n\r\n".into(),
+                Head::Page(Page::Metrics),
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: 10.8.0.7.evil.example\r\n\r\n".into(),
+                Head::Other("403 Forbidden"),
             ),
             (
                 "GET / HTTP/1.1\r\nHost: evil.example:80\r\n\r\n".into(),

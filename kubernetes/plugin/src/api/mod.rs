@@ -2,7 +2,9 @@
 //! and nothing has to be generated from one. What this program doesn't read is left out; protobuf passes over it.
 
 pub mod device_plugin;
+pub mod dra;
 pub mod pod_resources;
+pub mod registration;
 
 /// A message without fields.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

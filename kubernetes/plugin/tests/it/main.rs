@@ -4,6 +4,8 @@
     reason = "a test fails by panicking; its numbers are small"
 )]
 
+mod apiserver;
+mod claims;
 mod daemon;
 mod hostile;
 mod kit;

@@ -1,10 +1,10 @@
 //! What is killed, when, and what is lost by that: nothing.
 
-use crate::kit::{Node, Plugin, refusal, until};
+use crate::kit::{Node, PATIENCE, Plugin, refusal, until};
 use firstlight_pool::client::{Allocated, ClientError};
 use firstlight_pool::protocol::RefusalCode;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ALL: [&str; 3] = ["any-0", "any-1", "any-2"];
 
@@ -156,20 +156,23 @@ async fn no_slab_is_two_pods_and_none_is_lost_whatever_is_killed_when() {
         }
         for (device, (name, taken)) in &mut pods {
             // kubelet tries until it has started.
-            let _ = node.kubelet.start_container(device).await;
-            match node.take(device) {
-                Ok(allocated) => {
-                    assert!(taken.is_none(), "{name} has a second slab in round {round}");
-                    *taken = Some(allocated);
-                    all_taken += 1;
-                }
-                Err(ClientError::Refused(refusal)) => {
-                    let expected = [RefusalCode::Quota, RefusalCode::Empty, RefusalCode::Busy];
-                    assert!(expected.contains(&refusal.code), "{refusal:?}");
-                }
-                // Its daemon or its plugin is on its way.
-                Err(_) => {}
+            let begin = Instant::now();
+            while taken.is_none() {
+                assert!(
+                    begin.elapsed() < PATIENCE,
+                    "{name} has no slab in round {round}"
+                );
+                let _ = node.kubelet.start_container(device).await;
+                *taken = node.take(device).ok();
+                all_taken += usize::from(taken.is_some());
             }
+            let _ = node.kubelet.start_container(device).await;
+            until("a refusal of a second slab", || match node.take(device) {
+                Ok(_) => panic!("{name} has a second slab in round {round}"),
+                Err(ClientError::Refused(refusal)) => refusal.code == RefusalCode::Quota,
+                // Its daemon is on its way.
+                Err(_) => false,
+            });
         }
         let held = pods.values().filter(|(_, taken)| taken.is_some()).count();
         assert!(held <= 3, "{held} slabs are out in round {round}");

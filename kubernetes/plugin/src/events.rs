@@ -1,0 +1,87 @@
+//! Events of the node: what is wrong with its pool, where an operator looks first.
+
+use crate::apiserver::{ApiError, ApiServer};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const COLLECTION: &str = "/api/v1/namespaces/default/events";
+
+/// Says at the apiserver what is wrong with a node's pool.
+///
+/// # Errors
+/// Why it isn't said.
+pub async fn warn(
+    apiserver: &ApiServer,
+    node: &str,
+    reason: &str,
+    text: &str,
+) -> Result<(), ApiError> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let event = event(node, reason, text, since.unwrap_or_default());
+    apiserver.create(COLLECTION, &event).await
+}
+
+fn event(node: &str, reason: &str, text: &str, since: Duration) -> Value {
+    let time = time(since.as_secs());
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": format!("{node}."), "namespace": "default"},
+        // As kubelet's own: `kubectl describe node` finds them by the name in place of the UID.
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "reason": reason,
+        // The apiserver takes no longer one.
+        "message": text.chars().take(1000).collect::<String>(),
+        "type": "Warning",
+        "source": {"component": "firstlight-pool", "host": node},
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    })
+}
+
+/// Seconds since 1970 as a date and time of UTC.
+fn time(seconds: u64) -> String {
+    let (mut year, mut day) = (1970, seconds / 86_400);
+    let leap = |year: u64| {
+        let is_of = |years| year.is_multiple_of(years);
+        u64::from(is_of(4) && (!is_of(100) || is_of(400)))
+    };
+    while day >= 365 + leap(year) {
+        day -= 365 + leap(year);
+        year += 1;
+    }
+    let mut month = 0;
+    let lengths = [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while day >= lengths[month] {
+        day -= lengths[month];
+        month += 1;
+    }
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!(
+        "{year:04}-{:02}-{:02}T{hours:02}:{minutes:02}:{:02}Z",
+        month + 1,
+        day + 1,
+        seconds % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_a_calendar_has_them() {
+        let table = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, text) in table {
+            assert_eq!(time(seconds), text);
+        }
+    }
+}
