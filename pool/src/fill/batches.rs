@@ -22,6 +22,9 @@ pub(super) fn in_one_go<T>(comes_back: bool, step: impl FnOnce() -> T) -> T {
     done
 }
 
+/// What is paid for at once of a page that is put back.
+const PIECE_BYTES: u64 = 2 << 20;
+
 fn not_wanted() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "not wanted any more")
 }
@@ -44,8 +47,8 @@ pub struct Batches<'j> {
     /// Whether the worker keeps out of the way, but not in the middle of a page.
     pub(super) comes_back: bool,
     refilled_pages: Vec<u64>,
-    /// Bytes the pace has allowed for that were not needed yet.
-    paid_bytes: u64,
+    /// Bytes the pace has allowed for that the worker did not need yet, in jobs before this one either.
+    paid_bytes: &'j mut u64,
 }
 
 impl<'j> Batches<'j> {
@@ -53,6 +56,7 @@ impl<'j> Batches<'j> {
         policy: &'j Policy,
         cancel: &'j AtomicBool,
         done_bytes: &'j AtomicU64,
+        paid_bytes: &'j mut u64,
     ) -> Self {
         Self {
             policy,
@@ -64,7 +68,7 @@ impl<'j> Batches<'j> {
             zeroed_twice_bytes: 0,
             comes_back: false,
             refilled_pages: Vec::new(),
-            paid_bytes: 0,
+            paid_bytes,
         }
     }
 
@@ -75,14 +79,18 @@ impl<'j> Batches<'j> {
 
     /// Waits until `bytes` may be zeroed; what was paid for and not needed is
     /// still good. `false` where it would have to wait and `is_stopped`.
+    ///
+    /// By pieces, each in turn with those of other workers: a large page waits for no end of small ones, nor they for it.
     pub(super) fn pay(&mut self, bytes: u64, is_stopped: impl Fn() -> bool) -> io::Result<bool> {
-        if self.paid_bytes < bytes {
+        while *self.paid_bytes < bytes {
             if self.is_over() {
                 return Err(not_wanted());
             }
+            let piece = PIECE_BYTES.min(bytes - *self.paid_bytes);
             if let Some(pace) = &self.policy.background {
                 let stop = || self.is_over() || is_stopped();
-                if !pace.may(bytes) && !pace.wait(bytes, stop) {
+                // Stopped while it waited, it asks once more: others wait without an end.
+                if !(pace.may(piece) || pace.wait(piece, stop) || pace.may(piece)) {
                     return if self.is_over() {
                         Err(not_wanted())
                     } else {
@@ -90,7 +98,7 @@ impl<'j> Batches<'j> {
                     };
                 }
             }
-            self.paid_bytes = bytes;
+            *self.paid_bytes += piece;
         }
         Ok(true)
     }
@@ -109,7 +117,7 @@ impl<'j> Batches<'j> {
         let zeroed = step()?;
         if zeroed {
             self.spend(bytes, begin);
-            self.paid_bytes = 0;
+            *self.paid_bytes = self.paid_bytes.saturating_sub(bytes);
         }
         Ok(zeroed)
     }
@@ -203,15 +211,6 @@ impl<'j> Batches<'j> {
     }
 }
 
-/// What was paid for is good for the next job.
-impl Drop for Batches<'_> {
-    fn drop(&mut self) {
-        if let Some(pace) = &self.policy.background {
-            pace.give_back(self.paid_bytes);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Pace, Watch};
@@ -233,14 +232,13 @@ mod tests {
             ..Policy::default()
         };
         let (cancel, done) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut batches = Batches::new(&policy, &cancel, &done);
         let on = || false;
+        let mut paid = 0;
+        let mut batches = Batches::new(&policy, &cancel, &done, &mut paid);
         assert!(batches.pay(PAGE, on).unwrap());
-        // By the next job, too.
-        drop(batches);
-        let mut batches = Batches::new(&policy, &cancel, &done);
-        assert!(batches.pay(PAGE, on).unwrap());
-        // Whatever would have to be waited for is given up now.
+        // By the next job, too; whatever would have to be waited for is given up.
+        let mut batches = Batches::new(&policy, &cancel, &done, &mut paid);
+        assert!(batches.pay(PAGE, || true).unwrap());
         assert!(!batches.timed(PAGE, || Ok(false)).unwrap());
         assert!(batches.pay(PAGE, || true).unwrap(), "it was not needed");
         assert!(batches.timed(PAGE, || Ok(true)).unwrap());
@@ -251,5 +249,26 @@ mod tests {
         );
         cancel.store(true, Ordering::Relaxed);
         batches.pay(PAGE, on).expect_err("no more of them");
+    }
+
+    /// What a large page has paid for when its turn is stopped is not lost.
+    #[test]
+    fn a_large_page_is_paid_for_by_pieces() {
+        let watch = Arc::new(Watch::new(None, Gauge::of_machine()));
+        let pace = Arc::new(Pace::new(Some(0), PIECE_BYTES, watch));
+        let policy = Policy {
+            background: Some(Arc::clone(&pace)),
+            ..Policy::default()
+        };
+        let (cancel, done, mut paid) = (AtomicBool::new(false), AtomicU64::new(0), 0);
+        let mut pay = || {
+            let mut batches = Batches::new(&policy, &cancel, &done, &mut paid);
+            let is_paid = batches.pay(3 * PIECE_BYTES, || true).unwrap();
+            (is_paid, paid)
+        };
+        assert_eq!(pay(), (false, PIECE_BYTES));
+        assert_eq!(pay(), (false, PIECE_BYTES));
+        pace.set_rate(None);
+        assert_eq!(pay(), (true, 3 * PIECE_BYTES));
     }
 }

@@ -52,12 +52,6 @@ impl Pace {
         self.aside.allocated(self.begin.elapsed());
     }
 
-    /// A batch that was waited for did nothing.
-    pub(super) fn give_back(&self, bytes: u64) {
-        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-        pacer.give_back(bytes);
-    }
-
     /// Whether a batch of `bytes` may be done at this moment.
     pub(super) fn may(&self, bytes: u64) -> bool {
         !self.is_paused() && self.left(bytes).is_zero()

@@ -72,15 +72,13 @@ pub struct Refill {
     pub bytes: u64,
     /// Pages of the guest's reserve: what was given back of it is put back first.
     pub reserve: Vec<u64>,
-    /// The page from which on others are looked for.
-    pub first_page: u64,
     /// Pages to put back at most.
     pub most_pages: u64,
     /// Of these, the ones that are not of the reserve yet.
     pub new_pages: u64,
     /// The lease.
     pub tenure: Arc<Tenure>,
-    /// How far it is.
+    /// Where it begins, and how far it is.
     pub scan: Arc<Scan>,
 }
 
@@ -88,15 +86,17 @@ pub struct Refill {
 #[derive(Debug, Default)]
 pub struct Scan {
     stop: AtomicBool,
+    ended_early: AtomicBool,
     looked: AtomicUsize,
     reached: AtomicU64,
 }
 
 impl Scan {
-    /// One that begins at a page.
+    /// One that begins at a page, after so many of the reserve.
     #[must_use]
-    pub fn from(page: u64) -> Self {
+    pub fn from(looked: usize, page: u64) -> Self {
         Self {
+            looked: AtomicUsize::new(looked),
             reached: AtomicU64::new(page),
             ..Self::default()
         }
@@ -113,16 +113,17 @@ impl Scan {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Pages of the reserve that were looked at.
-    #[must_use]
-    pub fn looked(&self) -> usize {
-        self.looked.load(Ordering::Relaxed)
+    /// How many pages of the reserve were looked at, and the page that was looked at last of the others.
+    fn at(&self) -> (usize, u64) {
+        let looked = self.looked.load(Ordering::Relaxed);
+        (looked, self.reached.load(Ordering::Relaxed))
     }
 
-    /// The page that was looked at last, of those that are not of the reserve.
+    /// Where it was stopped before its end: where the next one is to begin.
     #[must_use]
-    pub fn reached(&self) -> u64 {
-        self.reached.load(Ordering::Relaxed)
+    pub fn ended_early(&self) -> Option<(usize, u64)> {
+        let ended_early = self.ended_early.load(Ordering::Relaxed);
+        ended_early.then(|| self.at())
     }
 }
 
@@ -130,25 +131,26 @@ impl Refill {
     pub(super) fn run(&self, file: &OwnedFd, batches: &mut Batches<'_>) -> io::Result<()> {
         let pages = self.bytes / self.page.bytes();
         let reserve: HashSet<u64> = self.reserve.iter().copied().collect();
+        let (looked, first_page) = self.scan.at();
         let mut done = 0;
-        for page in &self.reserve {
-            if done == self.most_pages || self.is_over(done) {
+        for page in self.reserve.iter().skip(looked) {
+            if done == self.most_pages {
                 return Ok(());
             }
-            let Some(filled) = self.step(file, *page, batches)? else {
+            let Some(filled) = self.step(file, *page, done, batches)? else {
                 return Ok(());
             };
             done += u64::from(filled);
             self.scan.looked.fetch_add(1, Ordering::Relaxed);
         }
         let most_pages = self.most_pages.min(done + self.new_pages);
-        let others = (0..pages).map(|step| (self.first_page + step) % pages);
+        let others = (0..pages).map(|step| (first_page + step) % pages);
         for page in others.filter(|page| !reserve.contains(page)) {
-            if done == most_pages || self.is_over(done) {
+            if done == most_pages {
                 break;
             }
             self.scan.reached.store(page, Ordering::Relaxed);
-            let Some(filled) = self.step(file, page, batches)? else {
+            let Some(filled) = self.step(file, page, done, batches)? else {
                 break;
             };
             done += u64::from(filled);
@@ -156,21 +158,19 @@ impl Refill {
         Ok(())
     }
 
-    /// A turn that is stopped puts a page back, if it need not wait for its pace: however often turns are stopped, guests
-    /// get on.
-    fn is_over(&self, done_pages: u64) -> bool {
-        done_pages > 0 && self.scan.is_stopped()
-    }
-
-    /// Says whether there was a hole; nothing where it was stopped before the page's turn came.
+    /// Says whether there was a hole; nothing where it was stopped. Then it still puts one page back, if it need not wait
+    /// for its pace: however often turns are stopped, guests get on.
     fn step(
         &self,
         file: &OwnedFd,
         page: u64,
+        done_pages: u64,
         batches: &mut Batches<'_>,
     ) -> io::Result<Option<bool>> {
         let bytes = self.page.bytes();
-        if !batches.pay(bytes, || self.scan.is_stopped())? {
+        let is_over = done_pages > 0 && self.scan.is_stopped();
+        if is_over || !batches.pay(bytes, || self.scan.is_stopped())? {
+            self.scan.ended_early.store(true, Ordering::Relaxed);
             return Ok(None);
         }
         let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");

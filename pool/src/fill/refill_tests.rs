@@ -75,7 +75,6 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
         page,
         bytes: BYTES,
         reserve: Vec::new(),
-        first_page: 0,
         most_pages: PAGES,
         new_pages: PAGES,
         tenure: Arc::clone(tenure),
@@ -123,7 +122,7 @@ fn puts_back(page: PageSize) {
     let tenure = Arc::default();
     let some = Refill {
         reserve: vec![0, 6],
-        first_page: 4,
+        scan: Arc::new(Scan::from(0, 4)),
         most_pages: 3,
         new_pages: 1,
         ..all(page, &tenure)
@@ -270,44 +269,37 @@ fn one_that_is_stopped_puts_one_page_back_whenever_that_was() {
     }
 }
 
-/// A page that has to be paid for is put back by some turn, however often turns are stopped.
 #[test]
-fn a_turn_that_waits_ends_where_it_is_stopped_and_loses_nothing() {
+fn a_turn_that_waits_for_its_pace_ends_where_it_is_stopped_and_says_how_far_it_is() {
     let file = slab(PageSize::Transparent);
     give_back(&file, &[1, 2, 5]);
-    let watch = Watch::new(None, Gauge::of_machine());
     // One page, and then none ever.
-    let pace = Arc::new(Pace::new(Some(0), 1, Arc::new(watch)));
-    let by_pace = || Policy {
-        background: Some(Arc::clone(&pace)),
-        ..policy()
-    };
-    let stopped_at = |missing_pages: u64| {
-        let refill = all(PageSize::Transparent, &Arc::default());
+    let watch = Watch::new(None, Gauge::of_machine());
+    let pace = Arc::new(Pace::new(Some(0), PAGE, Arc::new(watch)));
+    let turn = |looked, is_stopped| {
+        let refill = Refill {
+            reserve: vec![0, 5, 7],
+            scan: Arc::new(Scan::from(looked, 0)),
+            ..all(PageSize::Transparent, &Arc::default())
+        };
         let scan = Arc::clone(&refill.scan);
-        thread::scope(|scope| {
-            let turn = scope.spawn(|| run_by(by_pace(), &file, refill));
-            while missing(&file) > missing_pages {
-                thread::sleep(Duration::from_millis(1));
-            }
+        if is_stopped {
             scan.stop();
-            let done = turn.join().unwrap();
-            done.result.unwrap();
-            done.refilled_pages
-        })
+        }
+        let policy = Policy {
+            background: Some(Arc::clone(&pace)),
+            ..policy()
+        };
+        let done = run_by(policy, &file, refill);
+        done.result.unwrap();
+        (done.refilled_pages, scan.ended_early())
     };
-    assert_eq!(stopped_at(2), [1]);
-    assert!(stopped_at(2).is_empty());
-    // Faster from now on: what was done is made up for.
-    pace.set_rate(Some(1 << 40));
-    let refill = Refill {
-        reserve: vec![0, 5],
-        ..all(PageSize::Transparent, &Arc::default())
-    };
-    let scan = Arc::clone(&refill.scan);
-    let done = run_by(by_pace(), &file, refill);
-    assert_eq!((done.refilled_pages, missing(&file)), (vec![5, 2], 0));
-    assert_eq!((scan.looked(), scan.reached()), (2, 7));
+    assert_eq!(turn(0, true), (vec![5], Some((2, 0))));
+    assert_eq!(turn(2, true), (vec![], Some((2, 0))));
+    pace.set_rate(None);
+    assert_eq!(turn(2, true), (vec![1], Some((3, 2))));
+    assert_eq!(turn(3, false), (vec![2], None));
+    assert_eq!((turn(0, true), missing(&file)), ((vec![], None), 0));
 }
 
 /// The end of a lease, in the middle of everything, some hundred times: a process that

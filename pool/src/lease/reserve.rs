@@ -45,8 +45,8 @@ pub struct Reserve {
     looks: VecDeque<(Instant, u64)>,
     /// Pages put back, the oldest first.
     pages: VecDeque<u64>,
-    /// Which of these is looked at first.
-    first: usize,
+    /// So many of these, the oldest, were looked at by turns that were ended early.
+    looked: usize,
     /// Where to look for the next.
     next_page: u64,
     /// Nothing is to be done before then, unless more is given back.
@@ -58,6 +58,8 @@ pub struct Reserve {
 pub struct Due {
     /// Pages of the reserve.
     pub reserve: Vec<u64>,
+    /// So many of these, the first, were looked at before.
+    pub looked: usize,
     /// Where to look for others.
     pub first_page: u64,
     /// Pages to put back at most.
@@ -77,7 +79,7 @@ impl Reserve {
             after,
             looks: VecDeque::new(),
             pages: VecDeque::new(),
-            first: 0,
+            looked: 0,
             next_page: 0,
             rests_until: None,
         }
@@ -104,6 +106,7 @@ impl Reserve {
         let used = pages.checked_div(u128::from(of)).unwrap_or(0);
         let used = usize::try_from(used).unwrap_or(usize::MAX);
         self.pages.drain(..used.min(self.pages.len()));
+        self.looked = self.looked.saturating_sub(used);
     }
 
     /// Bytes missing now, as far as is known.
@@ -132,10 +135,9 @@ impl Reserve {
         let free_bytes = self.budget_bytes.saturating_sub(self.bytes());
         let new_pages = free_bytes / self.page_bytes;
         let some = most_pages > 0 && (new_pages > 0 || !self.pages.is_empty());
-        let pages = self.pages.len();
-        let reserve = self.pages.iter().cycle().skip(self.first).take(pages);
         some.then(|| Due {
-            reserve: reserve.copied().collect(),
+            reserve: self.pages.iter().copied().collect(),
+            looked: self.looked,
             first_page: self.next_page,
             most_pages,
             new_pages,
@@ -156,12 +158,11 @@ impl Reserve {
         }
     }
 
-    /// So many of the reserve were looked at before the turn ended, and others up to this page: the next turn goes on there.
-    pub fn go_on_from(&mut self, looked: usize, page: u64) {
-        self.first = (self.first + looked)
-            .checked_rem(self.pages.len())
-            .unwrap_or(0);
-        self.next_page = page;
+    /// A turn ended. Before its end: so many of the reserve were looked at, and others up to this page; the next goes on
+    /// there.
+    pub fn turn_ended(&mut self, early: Option<(usize, u64)>) {
+        self.looked = early.map_or(0, |(looked, _)| looked);
+        self.next_page = early.map_or(self.next_page, |(_, page)| page);
     }
 
     /// Nothing is to be done before `until`, unless more is given back.
@@ -238,22 +239,19 @@ mod tests {
     #[test]
     fn a_turn_that_was_ended_early_is_gone_on_with() {
         let (mut reserve, now) = settled(4, 50);
-        reserve.go_on_from(7, 3);
         reserve.put_back(&[4, 5, 9]);
-        for (looked, rest) in [
-            (0, [4, 5, 9]),
-            (2, [9, 4, 5]),
-            (2, [5, 9, 4]),
-            (3, [5, 9, 4]),
-        ] {
-            reserve.go_on_from(looked, 7);
+        let seen = |reserve: &Reserve, now| {
             let due = reserve.due(now).unwrap();
-            assert_eq!((due.reserve, due.first_page), (rest.to_vec(), 7));
-        }
-        // As many as there are, where some count as used.
+            (due.reserve, due.looked, due.first_page)
+        };
+        assert_eq!(seen(&reserve, now), (vec![4, 5, 9], 0, 10));
+        reserve.turn_ended(Some((2, 7)));
+        assert_eq!(seen(&reserve, now), (vec![4, 5, 9], 2, 7));
+        // The oldest counts as used.
         reserve.look(pages(20), now);
-        let due = reserve.due(now).unwrap();
-        assert_eq!(due.reserve, [9, 5]);
+        assert_eq!(seen(&reserve, now), (vec![5, 9], 1, 7));
+        reserve.turn_ended(None);
+        assert_eq!(seen(&reserve, now), (vec![5, 9], 0, 7));
     }
 
     #[test]

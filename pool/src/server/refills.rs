@@ -261,11 +261,10 @@ impl Pool {
             page,
             bytes: slab.bytes(),
             reserve: due.reserve,
-            first_page: due.first_page,
             most_pages,
             new_pages: due.new_pages,
             tenure: Arc::clone(&refilled.tenure),
-            scan: Arc::new(Scan::from(due.first_page)),
+            scan: Arc::new(Scan::from(due.looked, due.first_page)),
         };
         let scan = Arc::clone(&refill.scan);
         let job = Job {
@@ -315,12 +314,9 @@ impl Pool {
             return;
         };
         let turn = lease.under_way.take();
-        let stopped = turn.filter(|turn| turn.scan.is_stopped());
+        let early = turn.and_then(|turn| turn.scan.ended_early());
         lease.reserve.put_back(pages);
-        if let Some(turn) = &stopped {
-            let scan = &turn.scan;
-            lease.reserve.go_on_from(scan.looked(), scan.reached());
-        }
+        lease.reserve.turn_ended(early);
         lease.missing_bytes = lease.reserve.missing_bytes();
         let bytes = pages.len() as u64 * lease.key.page.bytes();
         *self.refills.refilled_bytes.entry(lease.key).or_default() += bytes;
@@ -328,7 +324,7 @@ impl Pool {
         match result {
             Ok(()) => {
                 lease.trouble = None;
-                if pages.is_empty() && stopped.is_none() {
+                if pages.is_empty() && early.is_none() {
                     lease.reserve.rest(now + REST);
                 }
             }

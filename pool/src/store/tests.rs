@@ -395,7 +395,6 @@ fn work_that_finds_no_page_leaves_nothing_counted() {
         page,
         bytes: SLAB_BYTES,
         reserve: Vec::new(),
-        first_page: 0,
         most_pages: 2,
         new_pages: 2,
         tenure: Arc::default(),
