@@ -328,6 +328,22 @@ fn main() -> io::Result<()> {
         &[("two", seed(0)), ("sealed", seed(1)), ("small", seed(3))],
     )?;
 
+    let event = [
+        b"\x08_HID\x0dACPI0013\0\x5b\x80EREG\x00\x0c\0\0\x08\x09\x0a\x04".as_slice(),
+        b"\x5b\x80HPMR\x00\x0e\0\0\x07\x09\x01\0\0\0\x0b\x18\0",
+    ];
+    let mut mcfg = vec![0; 44];
+    mcfg.extend(0x40_1000_0000_u64.to_le_bytes());
+    mcfg.extend([0, 0, 0, 255, 0, 0, 0, 0]);
+    write(
+        "acpi_places",
+        &[
+            ("pc", b"\x5b\x80HPMR\x01\x0b\x00\x0a\x0a\x18".to_vec()),
+            ("virt", event.concat()),
+            ("mcfg", mcfg),
+        ],
+    )?;
+
     let wide = [Q35, &[0; 32]].concat();
     write("fadt", &[("pc", PC.to_vec()), ("wide", wide)])?;
     write(

@@ -14,13 +14,12 @@ pub fn place(mcfg: &[u8]) -> Option<Region> {
     entries.find_map(|entry| {
         let (address, rest) = entry.split_first_chunk()?;
         let address = u64::from_le_bytes(*address);
-        match rest {
-            [0, 0, 0, last, ..] if address > 0 => Some(Region {
-                address,
-                bytes: (u32::from(*last) + 1) << 20,
-            }),
-            _ => None,
-        }
+        let &[0, 0, 0, last, ..] = rest else {
+            return None;
+        };
+        let bytes = (u32::from(last) + 1) << 20;
+        let is_there = address > 0 && address.checked_add(bytes.into()).is_some();
+        is_there.then_some(Region { address, bytes })
     })
 }
 
@@ -75,6 +74,8 @@ mod tests {
         assert_eq!(place(&mcfg(&[virt])), Some(region));
         let others = [(1 << 40, 1, 0, 255), (2 << 40, 0, 1, 255), (0, 0, 0, 9)];
         assert_eq!(place(&mcfg(&others)), None);
+        // Beyond all addresses.
+        assert_eq!(place(&mcfg(&[(u64::MAX << 28, 0, 0, 255)])), None);
         let table = mcfg(&[others.as_slice(), &[virt]].concat());
         assert_eq!(place(&table), Some(region));
         for end in 0..table.len() {
