@@ -107,7 +107,10 @@ test-features: setup
 	@$(TEST_ANEW) --no-default-features --features movable --test it -- tables_machine:: frames_machine::
 
 # Of each property one case in twenty: the code is that of 4 KiB, with other numbers.
-test-pages: setup ## test: the engine's crates with pages of 16 and of 64 KiB
+test-pages: setup ## test: the engine's crates with pages of 16 and of 64 KiB, and the aarch64 image, booted
+	@scripts/setup.sh target aarch64-unknown-none
+	@scripts/setup.sh qemu aarch64 || echo "firstlight: tests that need QEMU say that they are skipped" >&2
+	@cargo test --quiet -p firstlight-lab --test it -- --ignored --nocapture boot_pages::
 	@for pages in page-16k page-64k; do \
 	    FIRSTLIGHT_MODEL_CASES=$(PAGE_CASES) cargo test --quiet $(PAGES:%=-p %) --features $$pages --lib; \
 	done

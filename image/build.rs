@@ -36,4 +36,16 @@ fn main() {
     for argument in link {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
+    let is = |feature| var(feature).is_ok();
+    let page_bytes = match (is("CARGO_FEATURE_PAGE_16K"), is("CARGO_FEATURE_PAGE_64K")) {
+        (false, false) => 4096,
+        (true, false) => 16_384,
+        (false, true) => 65_536,
+        (true, true) => panic!("page-16k and page-64k: expected one of the two"),
+    };
+    assert!(
+        page_bytes == 4096 || processor == "aarch64",
+        "page-16k and page-64k are for aarch64; this is {processor}"
+    );
+    println!("cargo:rustc-link-arg-bins=--defsym=page_bytes={page_bytes}");
 }

@@ -10,7 +10,6 @@ use firstlight_image::record::Cut;
 use firstlight_wire::{Event, Outcome, marker};
 
 use crate::arch::{self, marker, ticks};
-use crate::bring_up::Stop;
 use crate::console::{self, Console};
 use crate::firmware::uefi;
 use crate::report;
@@ -35,7 +34,7 @@ fn leave(console: &'static mut Console, outcome: Outcome) -> ! {
 }
 
 /// The machine cannot be brought up.
-pub(crate) fn machine(stop: &Stop) -> ! {
+pub(crate) fn machine(stop: impl fmt::Display) -> ! {
     let console = only_reporter(Outcome::Machine);
     last_words(
         console,

@@ -103,7 +103,7 @@ fn main(handover: Handover) -> ! {
     // Until all memory can be allocated, nothing else happens.
     let machine = match bring_up::bring_up(loader, &mut events) {
         Ok(machine) => machine,
-        Err(stop) => end::machine(&stop),
+        Err(stop) => end::machine(stop),
     };
 
     // Not before: it would be a tenth of the way up. SAFETY: this is the first CPU, the others have not started, and this

@@ -124,6 +124,26 @@ impl Record {
         record
     }
 
+    /// Bytes of a frame: what the machine's memory divides into, 4 KiB where that is no size of pages.
+    ///
+    /// ```
+    /// use firstlight_lab::record::Record;
+    /// let mut record = Record::new("boot", "instructions");
+    /// record.memory.present_frames = Some(1 << 16);
+    /// for (memory_bytes, page_bytes) in [(1 << 30, 16 << 10), (4 << 30, 64 << 10), (3 << 30, 4096)] {
+    ///     record.machine.memory_bytes = Some(memory_bytes);
+    ///     assert_eq!(record.page_bytes(), page_bytes);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        let frames = self.memory.present_frames.unwrap_or(0);
+        [16 << 10, 64 << 10]
+            .into_iter()
+            .find(|bytes| frames > 0 && frames.checked_mul(*bytes) == self.machine.memory_bytes)
+            .unwrap_or(firstlight::addr::PAGE_BYTES)
+    }
+
     /// A record in which nothing has been told yet.
     ///
     /// ```

@@ -24,10 +24,10 @@ pub(crate) fn report(record: &Record, full: bool) -> String {
     }
     memory::remarks(&mut page, "corrected", NOTE, &record.corrections, fold(6));
     if !record.nodes.is_empty() {
-        memory::nodes(&mut page, &record.nodes, fold(10));
+        memory::nodes(&mut page, record, fold(10));
     }
     if !record.zones.is_empty() {
-        memory::zones(&mut page, &record.zones, fold(12));
+        memory::zones(&mut page, record, fold(12));
     }
     time_line(&mut page, record);
     phases(&mut page, record);

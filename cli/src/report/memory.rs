@@ -4,9 +4,7 @@
 use super::Page;
 use crate::text::{self, bytes, count, head, plural};
 use anstyle::Style;
-use firstlight_lab::record::{Memory, Node, Region, Zone};
-
-const PAGE_BYTES: u64 = firstlight::addr::PAGE_BYTES;
+use firstlight_lab::record::{Memory, Record, Region};
 
 /// What was noted or corrected on the way.
 pub(crate) fn remarks(page: &mut Page, word: &str, style: Style, remarks: &[String], most: usize) {
@@ -53,12 +51,13 @@ pub(crate) fn regions(page: &mut Page, regions: &[Region], most: usize) {
 }
 
 /// So many frames, as bytes. A guest's log may name more than there can be.
-fn frames(count: u64) -> String {
-    bytes(count.saturating_mul(PAGE_BYTES))
+fn frames(record: &Record, count: u64) -> String {
+    bytes(count.saturating_mul(record.page_bytes()))
 }
 
 /// Nodes: CPUs, memory, distances.
-pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
+pub(crate) fn nodes(page: &mut Page, record: &Record, most: usize) {
+    let nodes = &record.nodes;
     page.section("Nodes", "");
     let (shown, hidden) = text::fold(nodes, most);
     let mut rows = vec![head([
@@ -86,7 +85,7 @@ pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
             node.domain
                 .map_or_else(unknown, |domain| domain.to_string()),
             node.cpus.filter(|_| counted).map_or_else(unknown, count),
-            frames(node.present_frames),
+            frames(record, node.present_frames),
             span,
             distances.join(" "),
         ]);
@@ -96,7 +95,8 @@ pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
 }
 
 /// Zones, by node.
-pub(crate) fn zones(page: &mut Page, zones: &[Zone], most: usize) {
+pub(crate) fn zones(page: &mut Page, record: &Record, most: usize) {
+    let zones = &record.zones;
     page.section("Zones", "");
     let (shown, hidden) = text::fold(zones, most);
     let mut rows = vec![head(["node", "zone", "from frame", "spanned", "present"])];
@@ -105,8 +105,8 @@ pub(crate) fn zones(page: &mut Page, zones: &[Zone], most: usize) {
             zone.node.to_string(),
             zone.zone.to_string(),
             format!("{:#x}", zone.start_frame),
-            frames(zone.spanned_frames),
-            frames(zone.present_frames),
+            frames(record, zone.spanned_frames),
+            frames(record, zone.present_frames),
         ]
     }));
     page.table("><>>>", &rows);

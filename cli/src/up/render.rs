@@ -13,8 +13,8 @@ pub(super) fn report(record: &Record, full: bool) -> String {
     memory::remarks(&mut page, "note", NOTE, &record.notes, fold(8));
     memory::regions(&mut page, &record.regions, fold(14));
     memory::remarks(&mut page, "corrected", NOTE, &record.corrections, fold(6));
-    memory::nodes(&mut page, &record.nodes, fold(10));
-    memory::zones(&mut page, &record.zones, fold(12));
+    memory::nodes(&mut page, record, fold(10));
+    memory::zones(&mut page, record, fold(12));
     time_line(&mut page, record);
     memory::metadata(&mut page, &record.memory);
     if let Some(work) = &record.exercise {

@@ -12,6 +12,7 @@ mod boot_hotplug;
 mod boot_image;
 mod boot_linux_log;
 mod boot_memory_device;
+mod boot_pages;
 mod boot_process;
 mod boot_processors;
 mod boot_restart;

@@ -6,6 +6,22 @@
 // state, x0 holding what `cpu::Starter` gave: their area. All go on at EL1, on page tables that are
 // part of the file.
 
+// Of the engine's pages, 4 KiB unless a feature says 16 or 64: a table is a page, and an entry of the last level but one
+// covers a block.
+    .set page_shift, {page_shift}
+    .set page_bytes, 1 << page_shift
+    .set entries, page_bytes / 8
+    .set block_shift, 2 * page_shift - 3
+
+// What TCR_EL1 says of tables of these: 48 bits of addresses, tables cached, shared; no upper half.
+    .if page_shift == 14
+    .set pages, 0x803510 | 2 << 14
+    .elseif page_shift == 16
+    .set pages, 0x803510 | 1 << 14
+    .else
+    .set pages, 0x803510
+    .endif
+
 // The first CPU: what was handed over to x20, the counter's ticks to x21, the image's address to x0, and how far that is
 // from where it is linked to x22, with the flags of that.
     .macro arrive
@@ -27,11 +43,19 @@
     .global image_entry
 image_entry:
     b first_cpu
+    .if page_shift == 12
     b uefi_cpu                      // for our loader alone
+    .else
+    b stop
+    .endif
     .quad 0                         // bytes from a border of 2 MiB to the file
     .quad image_bytes               // with memory that the file does not hold
-    .quad 0b0010                    // little endian, pages of 4 KiB, as low as possible
+    .quad page_shift - 10           // little endian, the size of pages, as low as possible
+    .if page_shift == 12
     .ascii "FL-UEFI\x01"           // for our loader: the hand-over that is read, as in `wire`
+    .else
+    .quad 0                         // our loader refuses it
+    .endif
     .quad image_start               // and the address at which nothing has to be moved
     .quad 0
     .ascii "ARM\x64"
@@ -51,8 +75,9 @@ first_cpu:
 
     // The page of the image among the first page tables: that of the place it is linked at becomes
     // an ordinary one.
-    adrp x3, boot_middle
     adrp x4, boot_low
+    .if page_shift == 12
+    adrp x3, boot_middle
     ldr x5, [x3, #16]               // an ordinary one of 1 GiB, without its address
     bic x5, x5, #(3 << 30)
     orr x6, x5, #(1 << 30)
@@ -70,6 +95,28 @@ first_cpu:
     add x5, x5, #3
     ubfx x6, x0, #21, #9
     str x5, [x4, x6, lsl #3]
+    .else
+    adrp x1, image_end              // a block is in one table
+    sub x1, x1, #1
+    eor x1, x1, x0
+    lsr x1, x1, #block_shift
+    cbnz x1, stop
+    ldr x5, [x4, #((3 << 30) >> block_shift) * 8]
+    bic x5, x5, #(3 << 30)
+    orr x5, x5, #(1 << 30)
+    str x5, [x4, #((1 << 30) >> block_shift) * 8]
+    adrp x5, boot_image
+    add x6, x5, #3
+    lsr x7, x0, #block_shift
+    str x6, [x4, x7, lsl #3]
+    lsl x6, x7, #block_shift        // its pages begin where the block does
+    add x6, x6, #0x703
+    mov x7, #entries
+1:  str x6, [x5], #8
+    add x6, x6, #page_bytes
+    subs x7, x7, #1
+    b.ne 1b
+    .endif
 
     // Nothing of what was written is in the caches, but what was there before may be.
     adrp x1, image_end
@@ -85,6 +132,27 @@ first_cpu:
 
 enter:
     bl enter_el1
+    adrp x1, boot_root
+    ldr x2, =pages
+    .if page_shift > 12
+    // A processor without pages of this size says so, on a table of its own.
+    adrp x23, first_cpu_main
+    add x23, x23, :lo12:first_cpu_main
+    mrs x3, id_aa64mmfr0_el1
+    .if page_shift == 14
+    ubfx x3, x3, #20, #4            // of 16 KiB: none where this is 0
+    cbnz x3, 1f
+    .else
+    sbfx x3, x3, #24, #4            // of 64 KiB: none where this is negative
+    tbz x3, #63, 1f
+    .endif
+    adrp x23, without_pages
+    add x23, x23, :lo12:without_pages
+    adrp x1, words_root
+    add x1, x1, :lo12:words_root
+    ldr x2, =0x803520               // 32 bits, pages of 4 KiB
+1:
+    .endif
     bl translate
     adrp x1, boot_stack_end
     add x1, x1, :lo12:boot_stack_end
@@ -101,8 +169,13 @@ enter:
     bl semihosting_character
     mov x0, x20
     mov x1, x21
+    .if page_shift > 12
+    br x23
+    .else
     b first_cpu_main
+    .endif
 
+    .if page_shift == 12
 // ---- The first CPU, from the UEFI loader.
 uefi_cpu:
     msr daifset, #15
@@ -132,6 +205,7 @@ uefi_cpu:
 1:  msr sctlr_el1, x1
     isb
     b enter
+    .endif
 
 // ---- Adds x22 to the image's addresses. The list has addresses of words, each with up to 63 bits
 // after it that say which of the next words are ones, too.
@@ -168,6 +242,8 @@ relocate:
 other_cpu:
     mov x20, x0
     bl enter_el1
+    adrp x1, boot_root
+    ldr x2, =pages
     bl translate
     ldr x1, [x20, #8]               // Area::stack_end
     mov sp, x1
@@ -257,22 +333,20 @@ el2_vectors:
     mov x0, #-1
     eret
 
-// ---- Translation, caches, vector registers, vectors.
+// ---- Translation by the root in x1, with x2 for TCR_EL1; caches, vector registers, vectors.
 translate:
+    msr ttbr0_el1, x1
     mov x1, #(3 << 20)
     msr cpacr_el1, x1
     mov x1, #0xff                   // type 0: memory, write-back; type 1: registers of devices
     msr mair_el1, x1
-    mrs x2, id_aa64mmfr0_el1        // as many bits of addresses as there are, 48 at most
-    and x2, x2, #15
+    mrs x1, id_aa64mmfr0_el1        // as many bits of addresses as there are, 48 at most
+    and x1, x1, #15
     mov x3, #5
-    cmp x2, x3
-    csel x2, x2, x3, lo
-    ldr x1, =0x803510               // 48 bits, tables cached, shared, pages of 4 KiB; no upper half
-    orr x1, x1, x2, lsl #32
-    msr tcr_el1, x1
-    adrp x1, boot_root
-    msr ttbr0_el1, x1
+    cmp x1, x3
+    csel x1, x1, x3, lo
+    orr x2, x2, x1, lsl #32
+    msr tcr_el1, x2
     adrp x1, vectors
     add x1, x1, :lo12:vectors
     msr vbar_el1, x1
@@ -290,11 +364,12 @@ translate:
     ret
 
 // ---- The first 4 GiB: devices in the first, memory in the others; from the UEFI loader as firmware's
-// map says (`first_map`). The 2 MiB of the image are in small pages from the start, all executable
+// map says (`first_map`). The block of the image is in small pages from the start, all executable
 // until they are protected: a large page in use must not become smaller ones.
     .section .data.tables, "aw"
-    .balign 4096
+    .balign page_bytes
     .global boot_root, boot_middle, boot_low, boot_image
+    .if page_shift == 12
 boot_root:
     .quad boot_middle + 3
     .fill 511, 8, 0
@@ -318,12 +393,46 @@ boot_image:
     .quad image_start + 0x703 + (page << 12)
     .set page, page + 1
     .endr
+    .else
+boot_root:
+    .if page_shift == 14
+    .quad boot_middle + 3
+    .fill entries - 1, 8, 0
+boot_middle:
+    .endif
+    .quad boot_low + 3
+    .fill entries - 1, 8, 0
+boot_low:
+    .set block, 0
+    .rept (1 << 30) >> block_shift
+    .quad 0x0060000000000405 + (block << block_shift)
+    .set block, block + 1
+    .endr
+    .quad boot_image + 3
+    .set block, block + 1
+    .rept ((3 << 30) >> block_shift) - 1
+    .quad 0x0060000000000701 + (block << block_shift)
+    .set block, block + 1
+    .endr
+    .fill entries - block, 8, 0
+boot_image:
+    .set page, 0
+    .rept entries
+    .quad 0x40000703 + (page << page_shift)
+    .set page, page + 1
+    .endr
+words_root:
+    .quad 0x0060000000000405
+    .quad 0x0000000040000701
+    .quad 0x0000000080000701
+    .quad 0x00000000c0000701
+    .endif
 
     .section .noinit, "aw", @nobits
-    .balign 4096
+    .balign page_bytes
     .global boot_stack_guard
 boot_stack_guard:
-    .skip 4096
+    .skip page_bytes
     .skip 131072
 boot_stack_end:
     .skip 16384

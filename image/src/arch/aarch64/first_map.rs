@@ -12,7 +12,7 @@ use firstlight_image::merged::is_cached;
 use firstlight_wire::handover::View;
 
 use super::translation;
-use crate::arch::common::paging::{BOOT_END, Content, SIZE_1G, SIZE_2M, Table, image_range};
+use crate::arch::common::paging::{BOOT_END, Content, SIZE_1G, SIZE_BLOCK, Table, image_range};
 use crate::arch::common::sole;
 
 /// Whether the UEFI loader entered.
@@ -21,7 +21,7 @@ static BY_UEFI: AtomicBool = AtomicBool::new(false);
 static LOWEST_IS_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// Of each of the lowest 4 GiB.
-static mut LOW: [Table; 4] = [const { Table([0; 512]) }; 4];
+static mut LOW: [Table; 4] = [const { Table::EMPTY }; 4];
 
 unsafe extern "C" {
     static mut boot_middle: Table;
@@ -81,10 +81,10 @@ extern "C" fn map_by_uefi(start_info: u64) {
             sole(&raw mut LOW),
         )
     };
-    let registers = translation::flags(Content::Registers, SIZE_2M);
-    let memory = translation::flags(Content::Data, SIZE_2M);
+    let registers = translation::flags(Content::Registers, SIZE_BLOCK);
+    let memory = translation::flags(Content::Data, SIZE_BLOCK);
     let entries = low.iter_mut().flat_map(|table| &mut table.0);
-    for (entry, at) in entries.zip((0..).step_by(SIZE_2M as usize)) {
+    for (entry, at) in entries.zip((0..).step_by(SIZE_BLOCK as usize)) {
         *entry = translation::at(at) | registers;
     }
     if let Some((map, descriptor_bytes)) = map(start_info)
@@ -97,10 +97,10 @@ extern "C" fn map_by_uefi(start_info: u64) {
                 .saturating_mul(4096)
                 .saturating_add(descriptor.start)
                 .min(BOOT_END);
-            let first = descriptor.start & !(SIZE_2M - 1);
-            for at in (first..end).step_by(SIZE_2M as usize) {
+            let first = descriptor.start & !(SIZE_BLOCK - 1);
+            for at in (first..end).step_by(SIZE_BLOCK as usize) {
                 let table = &mut low[(at / SIZE_1G) as usize];
-                table.0[(at / SIZE_2M % 512) as usize] = translation::at(at) | memory;
+                table.0[(at / SIZE_BLOCK % 512) as usize] = translation::at(at) | memory;
             }
         }
     }
@@ -109,7 +109,7 @@ extern "C" fn map_by_uefi(start_info: u64) {
     }
     // The image's own 2 MiB are small pages that run, as in the file.
     let image = image_range().start().get();
-    low[(image / SIZE_1G % 4) as usize].0[(image / SIZE_2M % 512) as usize] =
+    low[(image / SIZE_1G % 4) as usize].0[(image / SIZE_BLOCK % 512) as usize] =
         translation::table(&raw mut boot_image as u64);
     for (entry, table) in middle.0.iter_mut().zip(low) {
         *entry = translation::table(&raw mut *table as u64);

@@ -7,7 +7,7 @@
 //! | `traps.s`, `traps` | exceptions: repeat what is mapped by now, else print and leave |
 //! | `stale.s`, `stale` | a test of that |
 //! | `translation` | entries of page tables |
-//! | `first_map` | the first page tables where firmware is UEFI |
+//! | `first_map` | the first page tables where firmware is UEFI; `larger_pages` in its place where pages have 16 or 64 KiB |
 //! | `runtime` | the way to UEFI's services |
 //! | `cpu` | one CPU: its own memory, starting by PSCI, waking by events |
 //! | `psci` | calls to firmware |
@@ -23,12 +23,17 @@
 
 use core::arch::{asm, global_asm};
 
+use firstlight::addr::PAGE_SHIFT;
 use firstlight::layout::LayoutPolicy;
 use firstlight::memmap::Writer;
 
 pub(crate) mod clock;
 pub(crate) mod cpu;
 pub(crate) mod device;
+#[cfg(not(any(feature = "page-16k", feature = "page-64k")))]
+mod first_map;
+#[cfg(any(feature = "page-16k", feature = "page-64k"))]
+#[path = "larger_pages.rs"]
 mod first_map;
 pub(crate) mod hotplug;
 mod psci;
@@ -50,7 +55,7 @@ pub(crate) use first_map::is_by_uefi;
 pub(crate) use semihosting::{end_by_host, exit};
 pub(crate) use traps::{install as install_traps, provoke};
 
-global_asm!(include_str!("entry.s"));
+global_asm!(include_str!("entry.s"), page_shift = const PAGE_SHIFT);
 global_asm!(include_str!("traps.s"));
 global_asm!(include_str!("stale.s"));
 

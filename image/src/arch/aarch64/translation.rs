@@ -6,7 +6,9 @@ use core::arch::asm;
 
 use firstlight::addr::PhysRange;
 
-use crate::arch::common::paging::{self, Access, Content, PRESENT, SIZE_1G, SIZE_4K, Table};
+use crate::arch::common::paging::{
+    self, Access, Content, ENTRIES, PRESENT, SIZE_1G, SIZE_BLOCK, SIZE_PAGE, Table,
+};
 
 /// Of the upper levels: a table, not a page. Of the lowest: a page.
 const TABLE_OR_SMALL_PAGE: u64 = 1 << 1;
@@ -17,16 +19,25 @@ const SHARED: u64 = 3 << 8;
 const ACCESSED: u64 = 1 << 10;
 /// For EL1, and for EL0, of which there is none.
 const NO_EXECUTE: u64 = 1 << 53 | 1 << 54;
-const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
+const ADDRESS: u64 = (VIRTUAL_END - 1) & !(SIZE_PAGE - 1);
 
 /// End of the lower half of virtual addresses, which equal physical ones.
 const VIRTUAL_END: u64 = 1 << 48;
+
+/// What an entry of the root covers: the table of the most levels that these addresses have.
+const ROOT_ENTRY: u64 = {
+    let mut size = SIZE_BLOCK;
+    while size * ENTRIES as u64 <= VIRTUAL_END / 2 {
+        size *= ENTRIES as u64;
+    }
+    size
+};
 
 /// Where there is no memory, whatever a table says: the first GiB is mapped as registers. From the UEFI loader, where
 /// its map says so, and the first page is not mapped.
 pub(crate) fn devices() -> PhysRange {
     let end = if super::first_map::is_by_uefi() {
-        SIZE_4K
+        SIZE_PAGE
     } else {
         SIZE_1G
     };
@@ -50,7 +61,7 @@ unsafe extern "C" {
 
 /// The root, and how much memory an entry of it covers.
 pub(crate) fn root() -> (*mut Table, u64) {
-    (&raw mut boot_root, 1 << 39)
+    (&raw mut boot_root, ROOT_ENTRY)
 }
 
 /// First address that can't be mapped: the processor's physical addresses end.
@@ -75,9 +86,12 @@ pub(crate) const fn virtual_end() -> u64 {
     VIRTUAL_END
 }
 
-/// Size of the largest page.
+/// Size of the largest page: one of 1 GiB is for tables of pages of 4 KiB.
 pub(crate) fn largest() -> u64 {
-    SIZE_1G
+    match ENTRIES {
+        512 => SIZE_1G,
+        _ => SIZE_BLOCK,
+    }
 }
 
 /// The flags of a page of `size`.
@@ -97,7 +111,7 @@ pub(crate) fn lowest(size: u64) -> u64 {
 }
 
 const fn page(size: u64) -> u64 {
-    let small = if size == SIZE_4K {
+    let small = if size == SIZE_PAGE {
         TABLE_OR_SMALL_PAGE
     } else {
         0

@@ -1,11 +1,12 @@
-//! Page tables: a radix tree of 512 entries a table, pages of 4 KiB, 2 MiB and 1 GiB. The
-//! first ones are in `entry.s` and map [`BOOT_END`] bytes. [`protect`] protects the image's
-//! pages, [`Mapper`] adds the rest of memory. Entries are [`translation`]'s.
+//! Page tables: a radix tree whose tables are a page each. All sizes follow from the engine's page: of 4 KiB it makes
+//! 512 entries a table and blocks of 2 MiB and 1 GiB, of 16 KiB 2,048 and blocks of 32 MiB, of 64 KiB 8,192 and blocks
+//! of 512 MiB. The first tables are in `entry.s` and map [`BOOT_END`] bytes. [`protect`] protects the image's pages,
+//! [`Mapper`] adds the rest of memory. Entries are [`translation`]'s.
 
 use core::ptr::addr_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use firstlight::addr::PhysRange;
+use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
 
 use super::sole;
 use crate::arch::translation;
@@ -15,13 +16,35 @@ pub(crate) const PRESENT: u64 = 1;
 /// Size of the memory that the first page tables map.
 pub(crate) const BOOT_END: u64 = 4 << 30;
 
-pub(crate) const SIZE_4K: u64 = 1 << 12;
-pub(crate) const SIZE_2M: u64 = 1 << 21;
+/// Entries of a table.
+pub(crate) const ENTRIES: usize = PAGE_BYTES as usize / size_of::<u64>();
+/// What an entry of the lowest level covers, and one of the level above.
+pub(crate) const SIZE_PAGE: u64 = PAGE_BYTES;
+pub(crate) const SIZE_BLOCK: u64 = SIZE_PAGE * ENTRIES as u64;
 pub(crate) const SIZE_1G: u64 = 1 << 30;
+/// Memory is mapped in multiples of this, whatever firmware's borders are.
+const GRAIN: u64 = 2 << 20;
+/// The largest page that is hidden: as much is accepted at once.
+const HIDDEN: u64 = if SIZE_BLOCK <= Order::HUGE.bytes() {
+    SIZE_BLOCK
+} else {
+    SIZE_PAGE
+};
 
 /// One page table of any level.
-#[repr(C, align(4096))]
-pub(crate) struct Table(pub(crate) [u64; 512]);
+#[cfg_attr(feature = "page-64k", repr(C, align(65536)))]
+#[cfg_attr(feature = "page-16k", repr(C, align(16384)))]
+#[cfg_attr(
+    not(any(feature = "page-16k", feature = "page-64k")),
+    repr(C, align(4096))
+)]
+pub(crate) struct Table(pub(crate) [u64; ENTRIES]);
+const _: () =
+    assert!(size_of::<Table>() as u64 == PAGE_BYTES && align_of::<Table>() == size_of::<Table>());
+
+impl Table {
+    pub(crate) const EMPTY: Self = Self([0; ENTRIES]);
+}
 
 /// What a page holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,8 +74,9 @@ pub(crate) fn image_range() -> PhysRange {
     PhysRange::new(start, end).unwrap_or(PhysRange::EMPTY)
 }
 
-/// Tables for [`protect`]: at most two for each of the two ranges of 2 MiB.
-static mut SPARE: [Table; 4] = [const { Table([0; 512]) }; 4];
+/// Tables for [`protect`]: at most two for each of its two blocks; of larger pages the lowest alone needs one.
+static mut SPARE: [Table; SPARES] = [const { Table::EMPTY }; SPARES];
+const SPARES: usize = if ENTRIES == 512 { 4 } else { 1 };
 
 /// Protects the image's pages: code can't be written, data can't be executed, and the page
 /// below the stack is not mapped. The first page is what [`translation::FIRST_PAGE`] says.
@@ -67,34 +91,40 @@ pub(crate) unsafe fn protect() {
     unsafe {
         let mut spare = sole(&raw mut SPARE).iter_mut();
         split(0, translation::lowest, &mut spare, |table| {
-            fill(table, 0, SIZE_2M, SIZE_4K, translation::lowest(SIZE_4K));
+            fill(
+                table,
+                0,
+                SIZE_BLOCK,
+                SIZE_PAGE,
+                translation::lowest(SIZE_PAGE),
+            );
             table.0[0] = translation::FIRST_PAGE.map_or(0, |content| page(0, content));
         });
         let data = |size| translation::flags(Content::Data, size);
         split(start, data, &mut spare, |table| {
-            let mut from = start & !(SIZE_2M - 1);
+            let mut from = start & !(SIZE_BLOCK - 1);
             for (to, content) in [
                 (start, Content::Data),
                 (at(addr_of!(text_end)), Content::Code),
                 (at(addr_of!(rodata_end)), Content::Constants),
-                (from + SIZE_2M, Content::Data),
+                (from + SIZE_BLOCK, Content::Data),
             ] {
-                let flags = translation::flags(content, SIZE_4K);
-                fill(table, from, to, SIZE_4K, flags);
+                let flags = translation::flags(content, SIZE_PAGE);
+                fill(table, from, to, SIZE_PAGE, flags);
                 from = to;
             }
-            table.0[index(at(addr_of!(boot_stack_guard)), SIZE_4K)] = 0;
+            table.0[index(at(addr_of!(boot_stack_guard)), SIZE_PAGE)] = 0;
         });
     }
     translation::flush();
 }
 
-/// An entry for a page of 4 KiB.
+/// An entry for a page of the lowest level.
 fn page(at: u64, content: Content) -> u64 {
-    translation::at(at) | translation::flags(content, SIZE_4K)
+    translation::at(at) | translation::flags(content, SIZE_PAGE)
 }
 
-/// Makes the 2 MiB around `at` pages of 4 KiB, all written by `write`; larger pages around them have
+/// Makes the block around `at` pages of the lowest level, all written by `write`; larger pages around them have
 /// `flags` by their size. A table is complete before an entry points to it: the code that does this
 /// may run there. Without space for tables nothing is changed.
 ///
@@ -107,7 +137,7 @@ unsafe fn split(
     write: impl FnOnce(&mut Table),
 ) {
     let (mut table, mut size) = translation::root();
-    while size > SIZE_4K {
+    while size > SIZE_PAGE {
         // SAFETY: tables are mapped at their own addresses; the rest is the caller's promise.
         let entry = unsafe { &mut (*table).0[index(at, size)] };
         if *entry & PRESENT == 0 {
@@ -120,7 +150,7 @@ unsafe fn split(
             return;
         }
         table = translation::address(*entry) as *mut Table;
-        size /= 512;
+        size /= ENTRIES as u64;
     }
     // SAFETY: as above.
     write(unsafe { &mut *table });
@@ -135,8 +165,8 @@ fn smaller(
     write: impl FnOnce(&mut Table),
 ) -> Option<u64> {
     let table = spare.next()?;
-    let small = size / 512;
-    if small == SIZE_4K {
+    let small = size / ENTRIES as u64;
+    if small == SIZE_PAGE {
         write(table);
     } else {
         let from = at & !(size - 1);
@@ -196,10 +226,10 @@ impl Mapper {
         }
     }
 
-    /// A mapper whose pages are not there until [`reveal`] is called, 2 MiB each.
+    /// A mapper whose pages are not there until [`reveal`] is called, [`HIDDEN`] each at most.
     pub(crate) fn hidden() -> Self {
         Self {
-            largest: SIZE_2M,
+            largest: HIDDEN,
             hidden: true,
             ..Self::new()
         }
@@ -212,8 +242,8 @@ impl Mapper {
         range: PhysRange,
         table: &mut dyn FnMut() -> Result<u64, E>,
     ) -> Result<(), E> {
-        let at = (range.start().get() & !(SIZE_2M - 1)).max(BOOT_END);
-        let end = range.end().get().next_multiple_of(SIZE_2M);
+        let at = (range.start().get() & !(GRAIN - 1)).max(BOOT_END);
+        let end = range.end().get().next_multiple_of(GRAIN);
         if at < end {
             let (root, size) = translation::root();
             // SAFETY: only one CPU at a time adds, while no other reference exists. Others may walk the tables
@@ -254,8 +284,10 @@ impl Mapper {
             let entry = &mut within.0[index(at, size)];
             // A page may be there from a range before, perhaps hidden.
             let is_table = *entry & PRESENT != 0 && !translation::is_leaf(*entry);
-            if *entry == 0 || is_table {
-                self.map_within(below(entry, table)?, size / 512, at, end, table)?;
+            // What is mapped in whole blocks does not come to the lowest level.
+            let is_above = GRAIN >= SIZE_BLOCK || size > SIZE_PAGE;
+            if is_above && (*entry == 0 || is_table) {
+                self.map_within(below(entry, table)?, size / ENTRIES as u64, at, end, table)?;
             }
             at = end;
         }
@@ -279,9 +311,9 @@ pub(crate) fn turn_to_memory(range: PhysRange) {
         return;
     }
     let pages = || {
-        let all = (start..end).step_by(SIZE_2M as usize);
+        let all = (start & !(SIZE_BLOCK - 1)..end).step_by(SIZE_BLOCK as usize);
         all.filter_map(|at| match entry(at)? {
-            (entry, SIZE_2M) => Some((at, entry)),
+            (entry, SIZE_BLOCK) => Some((at, entry)),
             _ => None,
         })
     };
@@ -294,7 +326,7 @@ pub(crate) fn turn_to_memory(range: PhysRange) {
     translation::flush();
     for (at, entry) in pages() {
         if entry.load(Ordering::Relaxed) == 0 {
-            let page = translation::at(at) | translation::flags(Content::Data, SIZE_2M);
+            let page = translation::at(at) | translation::flags(Content::Data, SIZE_BLOCK);
             entry.store(page, Ordering::Release);
         }
     }
@@ -305,13 +337,14 @@ pub(crate) fn turn_to_memory(range: PhysRange) {
 /// x86-64 does not cache that a page is absent; riscv64 may, and aarch64 may look for a page too early:
 /// there such a fault is repeated (`traps`).
 pub(crate) fn reveal(range: PhysRange) {
-    let first = range.start().get() & !(SIZE_2M - 1);
-    for at in (first..range.end().get()).step_by(SIZE_2M as usize) {
-        if let Some((entry, SIZE_2M)) = entry(at)
-            && entry.load(Ordering::Relaxed) != 0
-        {
+    let mut at = range.start().get();
+    while at < range.end().get()
+        && let Some((entry, size)) = entry(at)
+    {
+        if entry.load(Ordering::Relaxed) != 0 {
             entry.fetch_or(PRESENT, Ordering::AcqRel);
         }
+        at = (at | (size - 1)) + 1;
     }
     translation::added();
 }
@@ -337,11 +370,11 @@ pub(in crate::arch) unsafe fn change(range: PhysRange, to: fn(u64) -> u64) {
             let changed = |entry| Some(to(entry));
             // It never fails.
             let _ = entry.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
-            if size == SIZE_4K || translation::is_leaf(value) {
+            if size == SIZE_PAGE || translation::is_leaf(value) {
                 break;
             }
             table = translation::address(value) as *mut Table;
-            size /= 512;
+            size /= ENTRIES as u64;
         }
         at = (at | (size - 1)) + 1;
     }
@@ -360,17 +393,17 @@ pub(in crate::arch) fn entry(at: u64) -> Option<(&'static AtomicU64, u64)> {
         // `Mapper` adds meanwhile are of no address that this CPU was told of.
         let entry = unsafe { AtomicU64::from_ptr(&raw mut (*table).0[index(at, size)]) };
         let value = entry.load(Ordering::Relaxed);
-        if value & PRESENT == 0 || size == SIZE_4K || translation::is_leaf(value) {
+        if value & PRESENT == 0 || size == SIZE_PAGE || translation::is_leaf(value) {
             return Some((entry, size));
         }
         table = translation::address(value) as *mut Table;
-        size /= 512;
+        size /= ENTRIES as u64;
     }
 }
 
 /// Where in its table the entry for `at` is, when an entry covers `size`.
 const fn index(at: u64, size: u64) -> usize {
-    (at / size % 512) as usize
+    (at / size % ENTRIES as u64) as usize
 }
 
 /// The table an entry points to; a new one where it points to none.
@@ -381,7 +414,7 @@ fn below<'t, E>(
     if *entry & PRESENT == 0 {
         let page = table()?;
         // SAFETY: a page of its own at a mapped address; any bytes are a table.
-        unsafe { (page as *mut Table).write(Table([0; 512])) }
+        unsafe { (page as *mut Table).write_bytes(0, 1) }
         translation::publish();
         *entry = translation::table(page);
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use firstlight::addr::PhysRange;
 
 use super::direct::DirectMap;
-use super::paging::{self, PRESENT, SIZE_2M};
+use super::paging::{self, PRESENT};
 use crate::arch::translation;
 use crate::console::note;
 
@@ -34,11 +34,10 @@ pub(in crate::arch) fn pattern<const N: usize>() -> [u64; N] {
 /// Provokes the fault in memory that `accept=` hides, and panics if not all is as it was.
 pub(in crate::arch) fn test<const N: usize>(mut fault: Fault<N>) {
     let page = DirectMap::TABLES_BELOW.get();
-    let entries = [page, page + SIZE_2M].map(|at| match paging::entry(at) {
-        Some((entry, SIZE_2M)) => Some(entry),
-        _ => None,
-    });
-    let [Some(entry), Some(other)] = entries else {
+    let Some((entry, size)) = paging::entry(page) else {
+        return ignored();
+    };
+    let Some((other, _)) = paging::entry(page + size) else {
         return ignored();
     };
     let values = [entry, other].map(|entry| entry.load(Ordering::Relaxed));
@@ -48,13 +47,13 @@ pub(in crate::arch) fn test<const N: usize>(mut fault: Fault<N>) {
     {
         return ignored();
     }
-    paging::reveal(PhysRange::with_size(page, 2 * SIZE_2M).unwrap_or_default());
+    paging::reveal(PhysRange::with_size(page, 2 * size).unwrap_or_default());
 
     let word = page as *mut u64;
     // SAFETY: both pages are memory that is not in use before it is accepted.
     unsafe {
         word.write_volatile(1);
-        word.byte_add(SIZE_2M as usize).write_volatile(2);
+        word.byte_add(size as usize).write_volatile(2);
         word.read_volatile();
     }
     let own = entry.load(Ordering::Relaxed);

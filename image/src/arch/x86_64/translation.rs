@@ -8,7 +8,7 @@ use raw_cpuid::CpuId;
 use x86_64::registers::control::Cr3;
 use x86_64::registers::model_specific::{Efer, EferFlags};
 
-use crate::arch::common::paging::{Content, PRESENT, SIZE_1G, SIZE_2M, SIZE_4K, Table};
+use crate::arch::common::paging::{Content, PRESENT, SIZE_1G, SIZE_BLOCK, SIZE_PAGE, Table};
 use crate::arch::common::{paging, sole};
 
 const WRITABLE: u64 = 1 << 1;
@@ -67,12 +67,12 @@ pub(crate) fn largest() -> u64 {
     let giant = CpuId::new()
         .get_extended_processor_and_feature_identifiers()
         .is_some_and(|features| features.has_1gib_pages());
-    if giant { SIZE_1G } else { SIZE_2M }
+    if giant { SIZE_1G } else { SIZE_BLOCK }
 }
 
 /// The flags of a page of `size`.
 pub(crate) fn flags(content: Content, size: u64) -> u64 {
-    let large = if size == SIZE_4K { 0 } else { LARGE };
+    let large = if size == SIZE_PAGE { 0 } else { LARGE };
     large
         | match content {
             Content::Code => PRESENT,
@@ -163,7 +163,7 @@ pub(crate) unsafe fn protect() {
         let pdpt = &mut sole(&raw mut boot_pdpt).0[..4];
         forbid_all_but(gib, pdpt.as_chunks_mut::<4>().0, no_execute);
         let pd = &mut sole((&raw mut boot_pd).add(gib)).0;
-        let own = (image / SIZE_2M % 512) as usize;
+        let own = (image / SIZE_BLOCK % 512) as usize;
         forbid_all_but(own, pd.as_chunks_mut::<8>().0, no_execute);
         paging::protect();
     }

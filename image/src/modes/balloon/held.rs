@@ -1,13 +1,17 @@
 //! The memory in the balloon: [`Held`]. Nothing in it may be touched, so the list of it is
 //! elsewhere.
 
-use firstlight::addr::{Frame, Order};
+use firstlight::addr::{Frame, Order, PAGE_SHIFT};
 use firstlight::frames::{Frames, Request};
 use firstlight::node::ZoneKind;
 use firstlight_image::balloon::Balloon;
 use firstlight_image::virtio::{Transport, VirtioError};
 
 use crate::lists::list;
+
+/// log2 of the bytes of a device's page, and of how many of them make a frame.
+const UNIT_SHIFT: u32 = 12;
+const UNITS_SHIFT: u32 = PAGE_SHIFT - UNIT_SHIFT;
 
 /// Blocks of which the host wants a part are pages: at most so many, twice.
 const MOST_PAGES: u64 = 2 * 512;
@@ -17,7 +21,7 @@ pub(super) struct Held<'f> {
     frames: &'f Frames<'static>,
     blocks: &'static mut [(Frame, Order)],
     count: usize,
-    /// Pages of 4 KiB.
+    /// Frames.
     pub(super) pages: u64,
     /// The most there were.
     pub(super) most: u64,
@@ -42,17 +46,19 @@ impl<'f> Held<'f> {
         })
     }
 
-    /// Inflates or deflates until the host has `target` pages, or there is no memory left.
+    /// Inflates or deflates until the host has `target` of the device's pages, as far as frames make them, or there is
+    /// no memory left.
     pub(super) fn follow<T: Transport>(
         &mut self,
         balloon: &mut Balloon<'_, T>,
         target: u64,
     ) -> Result<(), VirtioError> {
+        let target = target >> UNITS_SHIFT;
         // Deflated first: the last block may be larger than what is too much.
         while self.pages > target
             && let Some((first, order)) = self.pop()
         {
-            let deflated = balloon.deflate(first.get(), count(order));
+            let deflated = balloon.deflate(number(first), count(order));
             if let Err(VirtioError::Unreleased { .. }) = deflated {
                 // The device may still have them: they stay in the balloon.
                 self.count += 1;
@@ -81,7 +87,7 @@ impl<'f> Held<'f> {
             *slot = (first, order);
             self.count += 1;
             self.pages += order.frames();
-            balloon.inflate(first.get(), count(order))?;
+            balloon.inflate(number(first), count(order))?;
         }
         self.most = self.most.max(self.pages);
         Ok(())
@@ -93,7 +99,12 @@ impl<'f> Held<'f> {
     }
 }
 
-/// Pages of a block.
+/// The device's number of a frame's first page.
+fn number(frame: Frame) -> u64 {
+    frame.addr().get() >> UNIT_SHIFT
+}
+
+/// The device's pages of a block.
 fn count(order: Order) -> u32 {
-    1 << order.get()
+    1 << (UNITS_SHIFT + u32::from(order.get()))
 }

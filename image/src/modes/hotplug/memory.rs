@@ -6,7 +6,7 @@
 
 use core::mem::MaybeUninit;
 
-use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PAGE_SHIFT, PhysRange};
 use firstlight::blocks::{BlockSize, Blocks};
 use firstlight::frames::{Content, NewMemory, OnlinePolicy, Request};
 use firstlight::layout::ZoneSegment;
@@ -310,9 +310,9 @@ impl<'m> Plugging<'m> {
 /// Whether an allocated huge frame keeps what is written at its ends, or to each of its pages.
 fn keeps(start: Frame, every_page: bool) -> bool {
     let first = start.addr().get() as *mut u64;
-    const WORDS: usize = (2 << 20) / size_of::<u64>();
-    const _: () = assert!(WORDS as u64 * 8 == Order::HUGE.bytes());
-    let step = if every_page { 512 } else { WORDS };
+    const PAGE_WORDS: usize = (1 << PAGE_SHIFT) / size_of::<u64>();
+    const WORDS: usize = PAGE_WORDS << Order::HUGE.get();
+    let step = if every_page { PAGE_WORDS } else { WORDS };
     let places = || (0..WORDS).step_by(step).chain([WORDS - 1]);
     let word = |at: usize| start.get() ^ (at as u64 + 0x5a5a);
     for at in places() {

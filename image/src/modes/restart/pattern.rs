@@ -3,15 +3,14 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
+use firstlight::addr::{Order, PAGE_BYTES, PAGE_SHIFT, PhysRange};
 
 use crate::processors::Processors;
 
 /// Work of a CPU at a time; ranges are whole multiples of it.
 const CHUNK_BYTES: u64 = Order::HUGE.bytes();
 /// Numbers of a page.
-const WORDS: usize = 512;
-const _: () = assert!(WORDS as u64 * 8 == PAGE_BYTES);
+const WORDS: usize = (1 << PAGE_SHIFT) / 8;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The first number of a page.
