@@ -7,15 +7,15 @@ root=$PWD
 
 expected="cli: slurm
 bench: slurm counts
-figures: slurm counts msrv fuzz bare
-image: slurm msrv fuzz bare
+figures: slurm counts msrv fuzz bare features
+image: slurm msrv fuzz bare features
 image-uefi: fuzz bare
-wire: slurm msrv fuzz bare
+wire: slurm msrv fuzz bare features
 host: slurm counts fuzz
 lab: slurm fuzz
 pool: slurm fuzz
 pool-cli: slurm
-workloads: slurm counts msrv fuzz bare
+workloads: slurm counts msrv fuzz bare features
 engine/frames: slurm counts ports msrv loom miri semver features bare fuzz
 engine: slurm counts ports msrv loom miri semver features bare fuzz
 fuzz: fuzz

@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const WATCH: Duration = Duration::from_secs(300);
 /// Most bytes of an answer.
 const MOST: usize = 16 << 20;
+/// Bytes of one that says no.
+const MOST_OF_REFUSAL: usize = 64 << 10;
 
 /// Where the apiserver is, and what to show it.
 #[derive(Debug, Clone)]
@@ -50,6 +52,8 @@ struct Secrets {
 pub enum ApiError {
     /// No answer.
     Silent(String),
+    /// The thing is not there, in the apiserver's own words.
+    Missing(String),
     /// An answer that says no.
     Refused(StatusCode, String),
     /// An answer that is none.
@@ -57,18 +61,12 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Whether the thing is not there.
-    #[must_use]
-    pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Refused(StatusCode::NOT_FOUND, _))
-    }
-
     /// Whether another changed, made or removed the thing meanwhile.
     #[must_use]
     pub fn is_overtaken(&self) -> bool {
         matches!(
             self,
-            Self::Refused(StatusCode::CONFLICT | StatusCode::NOT_FOUND, _)
+            Self::Missing(_) | Self::Refused(StatusCode::CONFLICT | StatusCode::NOT_FOUND, _)
         )
     }
 }
@@ -77,6 +75,7 @@ impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silent(why) => write!(f, "the apiserver does not answer: {why}"),
+            Self::Missing(why) => write!(f, "the apiserver says: {why}"),
             Self::Refused(code, why) => write!(f, "the apiserver refuses with {code}: {why}"),
             Self::Nonsense(why) => write!(f, "what the apiserver answers is not understood: {why}"),
         }
@@ -298,14 +297,57 @@ async fn whole_or(answer: http::Response<Incoming>) -> Result<Incoming, ApiError
     if parts.status.is_success() {
         return Ok(body);
     }
-    let body = Limited::new(body, MOST).collect().await;
+    let body = Limited::new(body, MOST_OF_REFUSAL).collect().await;
     let text = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned());
-    let text = text.unwrap_or_default();
-    // Its own sentence, where it is the apiserver that answers.
-    let status: Option<Value> = serde_json::from_str(&text).ok();
-    let message = status
-        .as_ref()
-        .and_then(|status| status["message"].as_str());
-    let message = message.map_or_else(|| text.chars().take(200).collect(), str::to_string);
-    Err(ApiError::Refused(parts.status, message))
+    Err(refused(parts.status, &text.unwrap_or_default()))
+}
+
+/// What an answer that says no says. What is between may say 404 of anything, and an apiserver without the API of all in
+/// it: of one thing it says so in a `Status` that names it.
+fn refused(code: StatusCode, text: &str) -> ApiError {
+    let status: Value = serde_json::from_str(text).unwrap_or_default();
+    let message = status["message"].as_str().unwrap_or(text);
+    let message = message.chars().take(200).collect();
+    let is_of_one = status["reason"] == "NotFound" && status["details"]["name"].is_string();
+    if code == StatusCode::NOT_FOUND && status["kind"] == "Status" && is_of_one {
+        return ApiError::Missing(message);
+    }
+    ApiError::Refused(code, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_thing_is_missing_only_where_the_apiserver_says_so_of_it() {
+        let not_found = json!({
+            "kind": "Status", "reason": "NotFound", "message": "no such claim",
+            "details": {"kind": "resourceclaims", "name": "vm"},
+        });
+        let text = not_found.to_string();
+        assert!(
+            matches!(refused(StatusCode::NOT_FOUND, &text), ApiError::Missing(why) if why == "no such claim")
+        );
+        let unserved = json!({"kind": "Status", "reason": "NotFound", "details": {}}).to_string();
+        for text in [
+            "404 page not found\n",
+            "",
+            "null",
+            "[]",
+            &unserved,
+            &"x".repeat(5000),
+        ] {
+            let error = refused(StatusCode::NOT_FOUND, text);
+            assert!(
+                matches!(&error, ApiError::Refused(_, why) if why.len() <= 200),
+                "{error}"
+            );
+        }
+        assert!(matches!(
+            refused(StatusCode::FORBIDDEN, &text),
+            ApiError::Refused(..)
+        ));
+    }
 }

@@ -118,7 +118,12 @@ impl Claims {
             let slot = slot.ok_or_else(|| format!("{DRIVER} has no device {device:?}"))?;
             let link = self.grants.link(&slot);
             // Of one request with alternatives kubelet knows the request.
-            let request = result.request;
+            let request = result
+                .request
+                .split('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             Ok(Added {
                 slot,
                 link,
@@ -136,7 +141,7 @@ impl Claims {
             Ok(found) if found.metadata.uid == known.uid => Ok(Some(found)),
             // Another one of that name.
             Ok(_) => Ok(None),
-            Err(error) if error.is_missing() => Ok(None),
+            Err(ApiError::Missing(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

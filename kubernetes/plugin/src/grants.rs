@@ -117,9 +117,14 @@ impl Grants {
         &self,
         is_such: impl Fn(&Held) -> bool + Send + 'static,
     ) -> Result<Vec<GrantId>, GrantError> {
-        let _one = self.one.lock().await;
+        // Also where the caller does not wait for it any more.
+        let one = Arc::clone(&self.one).lock_owned().await;
         let places = Arc::clone(&self.places);
-        blocking(move || places.while_away(|| places.release(&is_such))).await
+        blocking(move || {
+            let _one = one;
+            places.while_away(|| places.release(&is_such))
+        })
+        .await
     }
 
     /// A container is about to start with these devices.
@@ -127,9 +132,10 @@ impl Grants {
     /// # Errors
     /// Why it has them not.
     pub async fn hold(&self, slots: Vec<Slot>, owner: Owner) -> Result<(), GrantError> {
-        let _one = self.one.lock().await;
+        let one = Arc::clone(&self.one).lock_owned().await;
         let places = Arc::clone(&self.places);
         blocking(move || {
+            let _one = one;
             places.while_away(|| {
                 let mut slots = slots.iter();
                 slots.try_for_each(|slot| places.hold(slot, &owner))

@@ -14,7 +14,7 @@ const UNIT_SHIFT: u32 = 12;
 const UNITS_SHIFT: u32 = PAGE_SHIFT - UNIT_SHIFT;
 
 /// Blocks of which the host wants a part are pages: at most so many, twice.
-const MOST_PAGES: u64 = 2 * 512;
+const MOST_PAGES: u64 = 2 * Order::HUGE.frames();
 
 /// The blocks in the balloon, the last one on top.
 pub(super) struct Held<'f> {
@@ -75,13 +75,12 @@ impl<'f> Held<'f> {
                 true => Order::HUGE,
                 false => Order::PAGE,
             };
+            // Nothing is allocated that the list has no place for.
+            let Some(slot) = self.blocks.get_mut(self.count) else {
+                break;
+            };
             let request = Request::new(order).zone(ZoneKind::Movable);
-            let Some((first, slot)) = self
-                .frames
-                .allocate(request)
-                .ok()
-                .zip(self.blocks.get_mut(self.count))
-            else {
+            let Ok(first) = self.frames.allocate(request) else {
                 break;
             };
             *slot = (first, order);

@@ -234,7 +234,11 @@ impl Known {
             Ok(value) => (200, value),
             Err(code) => (
                 code,
-                json!({"kind": "Status", "message": format!("the test says {code}")}),
+                json!({
+                    "kind": "Status", "message": format!("the test says {code}"),
+                    "reason": if refuses.is_none() && code == 404 { "NotFound" } else { "" },
+                    "details": {"name": parts.uri.path()},
+                }),
             ),
         };
         let response = Response::builder().status(code);

@@ -231,6 +231,7 @@ async fn a_claim_has_its_slab_until_it_is_no_more_prepared() {
     let devices = node.prepare("vm", &uid(1)).await.unwrap();
     assert_eq!(devices[0].device_name, "thp-2m-any-1");
     assert_eq!(devices[0].pool_name, "node1");
+    // kubelet knows the request, not which of its alternatives was chosen.
     assert_eq!(devices[0].request_names, ["memory"]);
     let id = format!("firstlight.dev/slab={}-thp-2m-any-1", uid(1));
     assert_eq!(devices[0].cdi_device_ids, [id]);
