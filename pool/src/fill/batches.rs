@@ -83,20 +83,19 @@ impl<'j> Batches<'j> {
     /// By pieces, each in turn with those of other workers: a large page waits for no end of small ones, nor they for it.
     pub(super) fn pay(&mut self, bytes: u64, is_stopped: impl Fn() -> bool) -> io::Result<bool> {
         while *self.paid_bytes < bytes {
-            if self.is_over() {
-                return Err(not_wanted());
-            }
             let piece = PIECE_BYTES.min(bytes - *self.paid_bytes);
-            if let Some(pace) = &self.policy.background {
-                let stop = || self.is_over() || is_stopped();
-                // Stopped while it waited, it asks once more: others wait without an end.
-                if !(pace.may(piece) || pace.wait(piece, stop) || pace.may(piece)) {
-                    return if self.is_over() {
-                        Err(not_wanted())
-                    } else {
-                        Ok(false)
-                    };
-                }
+            let stop = || self.is_over() || is_stopped();
+            let may = match &self.policy.background {
+                // Stopped, it asks once without waiting: others wait without an end.
+                Some(pace) => pace.wait(piece, stop) || !self.is_over() && pace.may(piece),
+                None => !self.is_over(),
+            };
+            if !may {
+                return if self.is_over() {
+                    Err(not_wanted())
+                } else {
+                    Ok(false)
+                };
             }
             *self.paid_bytes += piece;
         }
