@@ -154,6 +154,7 @@ const ALL: &[Path] = &[
     path("cpu_page_pairs_1000", || with_cpu(cached_pairs::<0>)),
     path("cpu_huge_pairs_1000", || with_cpu(cached_pairs::<HUGE>)),
     path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
+    path("cpu_pages_held_65536", || with_cpu(pages_held_by_cpu)),
     path("cpu_huge_held_4096", || with_cpu(huges_held)),
     path("cpu_random_free_65536", || with_cpu(random_free)),
     path("cpu_random_free_huge_4096", || with_cpu(random_free_huge)),
@@ -353,6 +354,20 @@ fn bursts(cpu: &mut Cpu<'_, '_>) -> Outcome {
             for &block in &blocks {
                 cpu.free(black_box(block), order)?;
             }
+        }
+        Ok(())
+    })?
+}
+
+/// 65,536 pages are allocated, then freed.
+fn pages_held_by_cpu(cpu: &mut Cpu<'_, '_>) -> Outcome {
+    let mut pages = vec![Frame::new(0); 65_536];
+    counted(|| -> Outcome {
+        for page in &mut pages {
+            *page = cpu.allocate(Request::new(Order::PAGE))?;
+        }
+        for &page in &pages {
+            cpu.free(black_box(page), Order::PAGE)?;
         }
         Ok(())
     })?

@@ -90,19 +90,18 @@ impl<'m> Segments<'m> {
         bad: &mut dyn FnMut(Frame),
     ) {
         let mut coming = frames.iter();
-        let mut prefetch = |count| {
-            let pages = coming.by_ref().take(count);
-            pages.for_each(|&page| local.segment.prefetch(page));
-        };
-        prefetch(PREFETCHED);
+        let prefetch = |&page: &Frame| local.segment.prefetch(page);
+        coming.by_ref().take(PREFETCHED).for_each(prefetch);
         for frames in frames.chunk_by(|one, other| one.get() / 64 == other.get() / 64) {
-            prefetch(frames.len());
             if let &[start] = frames {
+                coming.next().into_iter().for_each(prefetch);
                 let freed = local.segment.give_page(local.window, start);
                 if !freed && !self.give_block(Block { start, order: 0 }, local.segment) {
                     bad(start);
                 }
             } else {
+                // One of them: behind pages of one word there are mostly others of one.
+                coming.nth(frames.len() - 1).into_iter().for_each(prefetch);
                 self.give_neighbours(frames, local.segment, bad);
             }
         }
