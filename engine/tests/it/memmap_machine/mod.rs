@@ -7,7 +7,6 @@ use crate::kit;
 mod linear;
 mod workers;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -478,6 +477,8 @@ fn model_the_end_of_a_region_is_not_the_end_of_its_zone() {
 #[test]
 #[cfg(debug_assertions)]
 fn touching_what_is_not_ready_stops_with_frame_section_and_state() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     let mut layout = machine().layout();
     let memmap = reserve::<Sixteen>(&mut layout);
     let frame = layout.segments().last().unwrap().frames.start();
