@@ -44,13 +44,16 @@ pub struct Statistics {
     pub available_bytes: u64,
 }
 
+/// Most of a range in one buffer.
+const MOST_BYTES: u32 = 1 << 31;
+
 /// A range of free memory to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FreeRange {
     /// Its physical address.
     pub address: u64,
-    /// Its size.
-    pub bytes: u32,
+    /// Its size: also one above the 32 bits of a device's buffer, a giant frame of pages of 64 KiB.
+    pub bytes: u64,
 }
 
 /// The device and its queues.
@@ -187,7 +190,7 @@ impl<'s, T: Transport> Balloon<'s, T> {
         Ok(())
     }
 
-    /// Reports free memory, at most [`MOST_RANGES`] ranges. When this returns, the host has
+    /// Reports free memory, [`MOST_RANGES`] buffers at a time. When this returns, the host has
     /// done with them; they may be zero now, or as they were.
     ///
     /// # Errors
@@ -198,18 +201,32 @@ impl<'s, T: Transport> Balloon<'s, T> {
             let features = feature::REPORTING;
             return Err(VirtioError::NotOffered { features });
         };
-        let mut buffers = [Buffer {
+        let none = Buffer {
             address: 0,
             bytes: 0,
             device_writes: true,
-        }; MOST_RANGES];
-        for chunk in ranges.chunks(MOST_RANGES) {
-            for (buffer, range) in buffers.iter_mut().zip(chunk) {
-                buffer.address = range.address;
-                buffer.bytes = range.bytes;
+        };
+        let (mut buffers, mut count) = ([none; MOST_RANGES], 0);
+        for &FreeRange { address, bytes } in ranges {
+            let mut at = 0;
+            while at < bytes {
+                let bytes =
+                    u32::try_from(bytes - at).map_or(MOST_BYTES, |left| left.min(MOST_BYTES));
+                buffers[count] = Buffer {
+                    address: address + at,
+                    bytes,
+                    ..none
+                };
+                at += u64::from(bytes);
+                count += 1;
+                if count == MOST_RANGES {
+                    self.device.exchange(queue, &buffers)?;
+                    count = 0;
+                }
             }
-            let buffers = buffers.get(..chunk.len()).unwrap_or_default();
-            self.device.exchange(queue, buffers)?;
+        }
+        if count > 0 {
+            self.device.exchange(queue, &buffers[..count])?;
         }
         Ok(())
     }

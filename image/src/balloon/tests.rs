@@ -98,6 +98,28 @@ fn pages_go_and_come_back() {
     assert_eq!(fake.seen.borrow().chains[3].0, 1);
 }
 
+/// A giant frame of pages of 64 KiB has 16 GiB, a device's buffer 32 bits of length.
+#[test]
+fn a_range_that_is_longer_than_a_buffer_is_several() {
+    let shared = SharedMemory::new();
+    let fake = fake(&shared, ALL);
+    let mut balloon = balloon(&shared, &fake);
+    let range = FreeRange {
+        address: 1 << 40,
+        bytes: (16 << 30) + (2 << 20),
+    };
+    balloon.report(&[range]).unwrap();
+    let seen = fake.seen.borrow();
+    let buffers = seen.chains.iter().flat_map(|(_, buffers)| buffers);
+    let mut end = range.address;
+    for buffer in buffers {
+        assert_eq!(buffer.address, end);
+        assert!(buffer.bytes > 0);
+        end += u64::from(buffer.bytes);
+    }
+    assert_eq!(end, range.address + range.bytes);
+}
+
 #[test]
 fn reports_are_chains_that_the_device_writes() {
     let shared = SharedMemory::new();
@@ -110,7 +132,10 @@ fn reports_are_chains_that_the_device_writes() {
     let all = seen.chains.iter().flat_map(|(_, chain)| chain);
     for (buffer, range) in all.zip(ranges(70)) {
         assert!(buffer.device_writes);
-        assert_eq!((buffer.address, buffer.bytes), (range.address, range.bytes));
+        assert_eq!(
+            (buffer.address, buffer.bytes.into()),
+            (range.address, range.bytes)
+        );
     }
 }
 

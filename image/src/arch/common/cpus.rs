@@ -8,7 +8,7 @@ use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use firstlight::addr::{Order, PhysRange};
+use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
 use firstlight::clock::Frequency;
 
 use super::sole;
@@ -19,8 +19,8 @@ pub(crate) use crate::arch::cpu::{FIRST_PAGE_END, own_id};
 
 /// Most CPUs, the first one among them.
 pub(crate) const MOST: usize = 1024;
-/// Size of a CPU's area: 64 KiB, most of it stack.
-pub(crate) const AREA_ORDER: Order = match Order::new(4) {
+/// Size of a CPU's area: 64 KiB with pages of any size, most of it stack.
+pub(crate) const AREA_ORDER: Order = match Order::new((64 * 1024 / PAGE_BYTES).ilog2() as u8) {
     Some(order) => order,
     None => Order::PAGE,
 };

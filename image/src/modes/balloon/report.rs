@@ -63,8 +63,7 @@ impl<T: Transport + Send> Host for Device<'_, T> {
         for chunk in ranges.chunks(MOST_RANGES) {
             for (free, range) in free.iter_mut().zip(chunk) {
                 free.address = range.start().addr().get();
-                // At most a giant frame.
-                free.bytes = u32::try_from(range.count() * PAGE_BYTES).unwrap_or(0);
+                free.bytes = range.count() * PAGE_BYTES;
             }
             let free = free.get(..chunk.len()).unwrap_or_default();
             self.0.lock().report(free).map_err(host_error)?;
