@@ -2,6 +2,7 @@
 
 use super::{Mapper, Policy, is_over};
 use crate::os::background;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -33,6 +34,10 @@ pub(super) fn length(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
+/// Bytes the pace has allowed for that a worker did not need yet, in jobs before either: by the size of the page they are
+/// for, so that small pages do not spend what a large one has waited for.
+pub(super) type Paid = BTreeMap<u64, u64>;
+
 /// The steps of a job, and what they cost.
 #[derive(Debug)]
 pub struct Batches<'j> {
@@ -47,8 +52,7 @@ pub struct Batches<'j> {
     /// Whether the worker keeps out of the way, but not in the middle of a page.
     pub(super) comes_back: bool,
     refilled_pages: Vec<u64>,
-    /// Bytes the pace has allowed for that the worker did not need yet, in jobs before this one either.
-    paid_bytes: &'j mut u64,
+    paid: &'j mut Paid,
 }
 
 impl<'j> Batches<'j> {
@@ -56,7 +60,7 @@ impl<'j> Batches<'j> {
         policy: &'j Policy,
         cancel: &'j AtomicBool,
         done_bytes: &'j AtomicU64,
-        paid_bytes: &'j mut u64,
+        paid: &'j mut Paid,
     ) -> Self {
         Self {
             policy,
@@ -68,7 +72,7 @@ impl<'j> Batches<'j> {
             zeroed_twice_bytes: 0,
             comes_back: false,
             refilled_pages: Vec::new(),
-            paid_bytes,
+            paid,
         }
     }
 
@@ -77,13 +81,13 @@ impl<'j> Batches<'j> {
         &self.policy.mapper
     }
 
-    /// Waits until `bytes` may be zeroed; what was paid for and not needed is
+    /// Waits until a page of `bytes` may be zeroed; what was paid for one and not needed is
     /// still good. `false` where it would have to wait and `is_stopped`.
     ///
-    /// By pieces, each in turn with those of other workers: a large page waits for no end of small ones, nor they for it.
+    /// By pieces, each for whichever worker asks first: a large page waits for no end of small ones, nor they for it.
     pub(super) fn pay(&mut self, bytes: u64, is_stopped: impl Fn() -> bool) -> io::Result<bool> {
-        while *self.paid_bytes < bytes {
-            let piece = PIECE_BYTES.min(bytes - *self.paid_bytes);
+        while self.paid_for(bytes) < bytes {
+            let piece = PIECE_BYTES.min(bytes - self.paid_for(bytes));
             let stop = || self.is_over() || is_stopped();
             let may = match &self.policy.background {
                 // Stopped, it asks once without waiting: others wait without an end.
@@ -97,9 +101,13 @@ impl<'j> Batches<'j> {
                     Ok(false)
                 };
             }
-            *self.paid_bytes += piece;
+            *self.paid.entry(bytes).or_default() += piece;
         }
         Ok(true)
+    }
+
+    fn paid_for(&self, bytes: u64) -> u64 {
+        self.paid.get(&bytes).copied().unwrap_or_default()
     }
 
     fn is_over(&self) -> bool {
@@ -116,7 +124,7 @@ impl<'j> Batches<'j> {
         let zeroed = step()?;
         if zeroed {
             self.spend(bytes, begin);
-            *self.paid_bytes = self.paid_bytes.saturating_sub(bytes);
+            self.paid.remove(&bytes);
         }
         Ok(zeroed)
     }
@@ -232,7 +240,7 @@ mod tests {
         };
         let (cancel, done) = (AtomicBool::new(false), AtomicU64::new(0));
         let on = || false;
-        let mut paid = 0;
+        let mut paid = Paid::new();
         let mut batches = Batches::new(&policy, &cancel, &done, &mut paid);
         assert!(batches.pay(PAGE, on).unwrap());
         // By the next job, too; whatever would have to be waited for is given up.
@@ -259,15 +267,36 @@ mod tests {
             background: Some(Arc::clone(&pace)),
             ..Policy::default()
         };
-        let (cancel, done, mut paid) = (AtomicBool::new(false), AtomicU64::new(0), 0);
+        let (cancel, done, mut paid) = (AtomicBool::new(false), AtomicU64::new(0), Paid::new());
+        let large = 3 * PIECE_BYTES;
         let mut pay = || {
             let mut batches = Batches::new(&policy, &cancel, &done, &mut paid);
-            let is_paid = batches.pay(3 * PIECE_BYTES, || true).unwrap();
-            (is_paid, paid)
+            let is_paid = batches.pay(large, || true).unwrap();
+            (is_paid, batches.paid_for(large))
         };
         assert_eq!(pay(), (false, PIECE_BYTES));
         assert_eq!(pay(), (false, PIECE_BYTES));
         pace.set_rate(None);
-        assert_eq!(pay(), (true, 3 * PIECE_BYTES));
+        assert_eq!(pay(), (true, large));
+    }
+
+    /// Guests with large pages get on beside guests with small ones, however often turns are stopped.
+    #[test]
+    fn what_a_large_page_has_paid_for_is_spent_by_no_small_one() {
+        let watch = Arc::new(Watch::new(None, Gauge::of_machine()));
+        let pace = Arc::new(Pace::new(Some(0), PIECE_BYTES, watch));
+        let policy = Policy {
+            background: Some(pace),
+            ..Policy::default()
+        };
+        let (cancel, done, mut paid) = (AtomicBool::new(false), AtomicU64::new(0), Paid::new());
+        let mut pay = |bytes| {
+            let mut batches = Batches::new(&policy, &cancel, &done, &mut paid);
+            let is_paid = batches.pay(bytes, || true).unwrap();
+            (is_paid, batches.paid_for(bytes))
+        };
+        assert_eq!(pay(3 * PIECE_BYTES), (false, PIECE_BYTES));
+        assert_eq!(pay(PIECE_BYTES), (false, 0));
+        assert_eq!(pay(3 * PIECE_BYTES), (false, PIECE_BYTES));
     }
 }

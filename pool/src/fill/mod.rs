@@ -207,9 +207,9 @@ pub fn serve<T>(
     };
     stay_near(policy);
     let bound = take_memory(policy.node);
-    let mut paid_bytes = 0;
+    let mut paid = batches::Paid::new();
     for job in jobs {
-        let mut batches = Batches::new(policy, &job.cancel, &job.done_bytes, &mut paid_bytes);
+        let mut batches = Batches::new(policy, &job.cancel, &job.done_bytes, &mut paid);
         batches.comes_back = is_idle && comes_back;
         if let Some(tenure) = &job.after {
             tenure.settle();
