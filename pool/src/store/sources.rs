@@ -32,16 +32,22 @@ pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
 }
 
 /// Makes the folder, which only we may enter, and the folders above it, which
-/// the socket may lie in. One that is there must be such.
+/// the socket may lie in. One that is there becomes such, if it is ours: it is looked at and not made again, since whoever
+/// lists the folder above keeps all waiting that make something there.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
-    if let Some(above) = directory.parent() {
-        make_passable(above)?;
-    }
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        done => done?,
-    }
-    let stat = rustix::fs::lstat(directory)?;
+    let stat = match rustix::fs::lstat(directory) {
+        Err(rustix::io::Errno::NOENT) => {
+            if let Some(above) = directory.parent() {
+                make_passable(above)?;
+            }
+            match DirBuilder::new().mode(0o700).create(directory) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                done => done?,
+            }
+            rustix::fs::lstat(directory)?
+        }
+        found => found?,
+    };
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(io::ErrorKind::NotADirectory.into());
     }
@@ -50,6 +56,9 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
         return Err(io::Error::other(
             "it is another user's, or others may write to it; `directory` must be the daemon's own",
         ));
+    }
+    if stat.st_mode & 0o077 != 0 {
+        std::fs::set_permissions(directory, PermissionsExt::from_mode(0o700))?;
     }
     Ok(())
 }

@@ -209,6 +209,49 @@ fn no_thread_that_clients_wait_for_looks_for_a_file() {
     looks_for_no_file([libc::SYS_openat, libc::SYS_statx], is_by_path);
 }
 
+/// Whoever may list the socket's folder keeps all waiting that make something there, and then all that look for a name.
+#[test]
+fn a_grant_makes_nothing_in_the_socket_s_folder_once_that_of_grants_is_there() {
+    if !is_root() {
+        return;
+    }
+    let made = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&made);
+    let (daemon, _gate) = Daemon::prepared(
+        POOL,
+        |command| watch(command, [libc::SYS_mkdir; 2]),
+        |child| {
+            gate(child, move |_| {
+                count.fetch_add(1, Relaxed);
+                false
+            })
+        },
+    );
+    daemon.until_clean(SLABS);
+    let grants = daemon.socket().with_file_name("grants");
+    // Anyone's, as an administrator may have left it.
+    std::fs::create_dir(&grants).unwrap();
+    std::fs::set_permissions(&grants, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut open = daemon.connect();
+    let mut grant = || {
+        let before = made.load(Relaxed);
+        open.grant(GrantRequest {
+            page: PageSize::Transparent,
+            node: None,
+            size_class_bytes: 2 * M,
+            uses: 1,
+            label: None,
+        })
+        .unwrap();
+        made.load(Relaxed) - before
+    };
+    assert_eq!(grant(), 1, "the grant's own folder");
+    let mode = std::fs::metadata(&grants).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o700, "passed by no other user");
+    std::fs::remove_dir_all(&grants).unwrap();
+    assert_eq!(grant(), 2, "that of all grants, too");
+}
+
 fn looks_for_no_file(calls: [libc::c_long; 2], is_by_path: fn(u32) -> bool) {
     let is_meant = move |call: &Call| {
         let is_apart = matches!(&*thread_name(call), "peers" | "subuid");
