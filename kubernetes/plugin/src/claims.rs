@@ -89,7 +89,7 @@ impl Claims {
                 known.uid
             )
         })?;
-        let added = self.added(allocation.devices.results)?;
+        let added = self.added(key, allocation.devices.results)?;
         self.cdi.write(&known, &added)?;
         let slots = added.iter().map(|one| one.slot).collect();
         let held = self.grants.hold(slots, Owner::Claim(key, name)).await;
@@ -104,7 +104,7 @@ impl Claims {
     }
 
     /// The devices that a claim was given of this node.
-    fn added(&self, results: Vec<AllocationResult>) -> Result<Vec<Added>, String> {
+    fn added(&self, key: ClaimKey, results: Vec<AllocationResult>) -> Result<Vec<Added>, String> {
         let of_here =
             |result: &AllocationResult| result.driver == DRIVER && result.pool == self.node;
         let one = |result: AllocationResult| {
@@ -116,7 +116,7 @@ impl Claims {
             }
             let slot = Slot::of_name(device);
             let slot = slot.ok_or_else(|| format!("{DRIVER} has no device {device:?}"))?;
-            let link = self.grants.link(&slot);
+            let link = self.grants.link(&slot, Some(key));
             // Of one request with alternatives kubelet knows the request.
             let request = result
                 .request
@@ -162,6 +162,7 @@ impl Claims {
             .release(move |held| held.claim == Some(key))
             .await;
         let ended = ended.map_err(|error| error.to_string())?;
+        self.grants.unlink(key).map_err(|error| error.to_string())?;
         self.cdi.remove(&known.uid)?;
         Ok(ended)
     }

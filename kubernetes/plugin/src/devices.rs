@@ -67,6 +67,16 @@ pub fn class_of(row: &PoolRow) -> Class {
     }
 }
 
+/// Whether the pool keeps a slab for a device.
+#[must_use]
+pub fn is_kept(status: &Status, slot: &Slot) -> bool {
+    status.pools.iter().any(|row| {
+        class_of(row) == slot.class
+            && row.node == slot.device.node
+            && row.wanted_slabs > slot.device.index
+    })
+}
+
 /// The devices that go best together, of those that are available: such that must be among them, then all on one
 /// node, on that where the fewest others are left over.
 #[must_use]

@@ -252,7 +252,7 @@ impl Calls {
             }
             response
                 .mounts
-                .push(read_only(folder, &self.common.grants.link(slot)));
+                .push(read_only(folder, &self.common.grants.link(slot, None)));
         }
         if let Some(client) = &self.common.client {
             response.mounts.push(read_only(CLIENT.into(), client));

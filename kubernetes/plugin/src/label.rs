@@ -98,6 +98,15 @@ impl Owner {
     pub fn is_known(&self) -> bool {
         !matches!(self, Self::Pod(None))
     }
+
+    /// The claim, where it is one's.
+    #[must_use]
+    pub fn claim(&self) -> Option<ClaimKey> {
+        match self {
+            Self::Pod(_) => None,
+            Self::Claim(claim, _) => Some(*claim),
+        }
+    }
 }
 
 /// The label of a grant: its end is cut off where a name is too long, the device and the claim's key are not.

@@ -269,6 +269,8 @@ async fn a_device_that_is_given_to_another_claim_is_no_more_the_firsts() {
     assert!(before.status().is_err());
     assert!(take(&mounted[0]).is_err());
     assert!(take(&mounted[1]).is_ok());
+    // What its container had mounted where it starts again is not what the second has.
+    assert!(take(&doors[0]).is_err());
     assert!(node.take(&uid(2)).is_ok());
     // What ends the first leaves the second alone.
     assert_eq!(node.unprepare("a", &uid(1)).await, "");
