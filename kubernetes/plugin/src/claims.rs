@@ -9,6 +9,9 @@ use crate::label::{ClaimKey, Owner};
 use crate::slices::DRIVER;
 use firstlight_pool::protocol::GrantId;
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// What prepares them.
 #[derive(Debug)]
@@ -21,6 +24,23 @@ pub struct Claims {
     pub apiserver: ApiServer,
     /// This node's name, which is its pool's.
     pub node: String,
+    /// Of each claim one thing is done after the other.
+    pub locks: Locks,
+}
+
+/// A lock for each claim that something is done about.
+#[derive(Debug, Default)]
+pub struct Locks(std::sync::Mutex<BTreeMap<ClaimKey, Arc<Mutex<()>>>>);
+
+impl Locks {
+    async fn lock(&self, claim: ClaimKey) -> OwnedMutexGuard<()> {
+        let one = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|_, one| Arc::strong_count(one) > 1);
+            Arc::clone(all.entry(claim).or_default())
+        };
+        one.lock_owned().await
+    }
 }
 
 /// A claim, as far as it is read here.
@@ -80,6 +100,7 @@ impl Claims {
     pub async fn prepare(&self, claim: &api::Claim) -> Result<Vec<api::Device>, String> {
         let known = known(claim)?;
         let key = key(&known.uid)?;
+        let _one = self.locks.lock(key).await;
         let found = self.find(&known).await.map_err(|error| error.to_string())?;
         let name = format!("{}/{}", known.namespace, known.name);
         let allocation = found.and_then(|claim| claim.status.allocation);
@@ -152,11 +173,12 @@ impl Claims {
     /// Why its devices are still its: kubelet tries again.
     pub async fn unprepare(&self, claim: &api::Claim) -> Result<(), String> {
         let known = known(claim)?;
-        self.end(&known).await.map(drop)
+        let key = key(&known.uid)?;
+        let _one = self.locks.lock(key).await;
+        self.end(key, &known).await.map(drop)
     }
 
-    async fn end(&self, known: &Known) -> Result<Vec<GrantId>, String> {
-        let key = key(&known.uid)?;
+    async fn end(&self, key: ClaimKey, known: &Known) -> Result<Vec<GrantId>, String> {
         let ended = self
             .grants
             .release(move |held| held.claim == Some(key))
@@ -177,7 +199,8 @@ impl Claims {
             let found = self.find(&known).await.map_err(|error| error.to_string())?;
             let is_allocated = found.is_some_and(|claim| claim.status.allocation.is_some());
             if !is_allocated {
-                ended.extend(self.end(&known).await?);
+                let key = key(&known.uid)?;
+                ended.extend(self.end(key, &known).await?);
             }
         }
         Ok(ended)

@@ -4,7 +4,7 @@
 use crate::api::{Empty, dra as api, registration};
 use crate::apiserver::ApiServer;
 use crate::cdi::Cdi;
-use crate::claims::Claims;
+use crate::claims::{Claims, Locks};
 use crate::devices;
 use crate::door::Door;
 use crate::events;
@@ -84,15 +84,25 @@ impl Service for Calls {
                 })
                 .await
             }
-            api::PREPARE => rpc::unary(call, |request| self.prepare(request)).await,
-            api::UNPREPARE => rpc::unary(call, |request| self.unprepare(request)).await,
+            api::PREPARE => rpc::unary(call, |request| apart(self.clone().prepare(request))).await,
+            api::UNPREPARE => {
+                rpc::unary(call, |request| apart(self.clone().unprepare(request))).await
+            }
             _ => rpc::unknown(&call),
         }
     }
 }
 
+/// Does all of something also where kubelet gives its call up: what it calls next comes after it.
+async fn apart<T: Send + 'static>(
+    act: impl Future<Output = Result<T, tonic::Status>> + Send + 'static,
+) -> Result<T, tonic::Status> {
+    let done = tokio::spawn(act).await;
+    done.unwrap_or_else(|error| Err(tonic::Status::internal(error.to_string())))
+}
+
 impl Calls {
-    async fn prepare(&self, request: api::Claims) -> Result<api::Prepared, tonic::Status> {
+    async fn prepare(self, request: api::Claims) -> Result<api::Prepared, tonic::Status> {
         let mut prepared = api::Prepared::default();
         for claim in request.claims {
             let one = match self.claims.prepare(&claim).await {
@@ -110,7 +120,7 @@ impl Calls {
         Ok(prepared)
     }
 
-    async fn unprepare(&self, request: api::Claims) -> Result<api::Unprepared, tonic::Status> {
+    async fn unprepare(self, request: api::Claims) -> Result<api::Unprepared, tonic::Status> {
         let mut unprepared = api::Unprepared::default();
         for claim in request.claims {
             let error = self
@@ -141,6 +151,7 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
         cdi: Cdi::new(options.cdi, options.client),
         apiserver: options.apiserver.clone(),
         node: options.node.clone(),
+        locks: Locks::default(),
     });
     let (wanted, published) = watch::channel(None);
     let (says, mut said) = mpsc::channel(16);

@@ -39,6 +39,8 @@ struct Things {
 struct Known {
     things: Arc<Mutex<Things>>,
     changed: Arc<watch::Sender<u64>>,
+    /// It answers nothing of claims.
+    silent: Arc<watch::Sender<bool>>,
 }
 
 /// One, ended with the value.
@@ -102,6 +104,7 @@ impl Api {
         let known = Known {
             things: Arc::default(),
             changed: Arc::new(watch::Sender::new(0)),
+            silent: Arc::default(),
         };
         let shared = known.clone();
         let serving = tokio::spawn(async move {
@@ -135,6 +138,15 @@ impl Api {
 
     pub(crate) fn refuse(&self, code: Option<u16>) {
         self.things().refuses = code;
+    }
+
+    /// Calls for claims wait from now on, or go on.
+    pub(crate) fn keep_waiting(&self, wait: bool) {
+        self.known.silent.send_replace(wait);
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.known.silent.receiver_count() > 0
     }
 
     pub(crate) fn slices(&self) -> Vec<Value> {
@@ -223,6 +235,10 @@ impl Known {
             things.tokens.push(token.into());
             things.refuses
         };
+        if parts.uri.path().contains("/resourceclaims/") {
+            let mut silent = self.silent.subscribe();
+            let _ = silent.wait_for(|silent| !silent).await;
+        }
         let answer = if let Some(code) = refuses {
             Err(code)
         } else if query.contains("watch=1") {

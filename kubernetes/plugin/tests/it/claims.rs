@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tonic::Status;
@@ -220,7 +221,7 @@ async fn each_slab_is_a_device_that_claims_choose_by_what_it_is() {
     }
     // Then it is quiet.
     let calls = node.api.tokens().len();
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(node.api.tokens().len() < calls + 10);
 }
 
@@ -380,6 +381,35 @@ async fn while_there_is_no_daemon_claims_get_no_device_and_the_node_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_kubelet_gives_up_ends_before_its_next() {
+    let node = Node::start().await;
+    node.api.allocate("vm", &uid(1), &[ALL[0]]);
+    for ends in [false, true] {
+        node.api.keep_waiting(true);
+        tokio::select! {
+            _ = node.prepare("vm", &uid(1)) => panic!("prepared without the apiserver"),
+            () = until_async("a call for the claim", async || node.api.is_waited_for()) => {}
+        }
+        // What is not in order has ended by then.
+        let pause = || tokio::time::sleep(Duration::from_millis(300));
+        let go_on = async {
+            pause().await;
+            node.api.keep_waiting(false);
+            pause().await;
+        };
+        if ends {
+            let (text, ()) = tokio::join!(node.unprepare("vm", &uid(1)), go_on);
+            assert_eq!(text, "");
+            assert_eq!(node.labels(), [""; 0]);
+            assert!(!node.file(&uid(1)).exists());
+        } else {
+            go_on.await;
+            until("what was given up is done", || node.labels().len() == 1);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pool_is_served_one_way() {
     let mut node = Node::start().await;
     let run = |mut command: Command| {
@@ -463,7 +493,7 @@ async fn no_slab_is_two_claims_and_none_is_lost_whatever_is_killed_when() {
             2 => {
                 // In the middle of a call.
                 if let Some((name, uid, _)) = held.get(device) {
-                    let wait = std::time::Duration::from_millis(below(20));
+                    let wait = Duration::from_millis(below(20));
                     let _ = tokio::time::timeout(wait, node.prepare(name, uid)).await;
                 }
                 node.another_driver();
