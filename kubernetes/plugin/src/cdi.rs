@@ -1,9 +1,10 @@
 //! What a container runtime adds to a container of a claim: a file of the Container Device Interface for each claim.
 //!
 //! The file is there before the claim has a grant, and is removed after the last of them has ended: so files name every
-//! claim that may have one.
+//! claim that may have one, as long as nothing else removes them.
 
 use crate::class::Slot;
+use crate::label::is_name;
 use firstlight_pool::client::SOCKET_VARIABLE;
 use serde_json::{Value, json};
 use std::io;
@@ -129,25 +130,43 @@ impl Cdi {
         }
     }
 
-    /// All claims that have a file.
+    /// The UIDs of all claims that have a file, whatever is in it.
     #[must_use]
-    pub fn known(&self) -> Vec<Known> {
+    pub fn uids(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.filter_map(|name| self.read(&name)).collect()
+        let uid = |name: String| {
+            let uid = name.strip_prefix(PREFIX)?.strip_suffix(".json")?;
+            Some(uid.to_owned())
+        };
+        names.filter_map(uid).collect()
     }
 
-    fn read(&self, name: &str) -> Option<Known> {
-        let uid = name.strip_prefix(PREFIX)?.strip_suffix(".json")?;
-        let text = std::fs::read(self.folder.join(name)).ok()?;
-        let file: Value = serde_json::from_slice(&text).ok()?;
-        let (namespace, name) = file["annotations"][CLAIM].as_str()?.split_once('/')?;
-        Some(Known {
+    /// What a claim's file says of it, if there is one.
+    ///
+    /// # Errors
+    /// That it says nothing, in words.
+    pub fn read(&self, uid: &str) -> Result<Option<Known>, String> {
+        let path = self.path(uid);
+        let text = match std::fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+        };
+        let (namespace, name) = claim_in(&text)
+            .ok_or_else(|| format!("{} does not say whose it is", path.display()))?;
+        Ok(Some(Known {
             uid: uid.into(),
-            namespace: namespace.into(),
-            name: name.into(),
-        })
+            namespace,
+            name,
+        }))
     }
+}
+
+/// The name space and the name of the claim that a file is for.
+fn claim_in(text: &[u8]) -> Option<(String, String)> {
+    let file: Value = serde_json::from_slice(text).ok()?;
+    let (namespace, name) = file["annotations"][CLAIM].as_str()?.split_once('/')?;
+    (is_name(namespace) && is_name(name)).then(|| (namespace.into(), name.into()))
 }
 
 fn device_name(uid: &str, slot: &Slot) -> String {
@@ -246,15 +265,21 @@ mod tests {
     fn a_claim_is_known_for_as_long_as_it_has_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let cdi = Cdi::new(folder.path().into(), None);
-        assert_eq!(cdi.known(), []);
+        assert_eq!(cdi.uids(), [""; 0]);
         std::fs::write(folder.path().join("other.json"), "{}").unwrap();
-        std::fs::write(folder.path().join("firstlight.dev-slab-half.json"), "{").unwrap();
         cdi.write(&claim(), &[added("2m-8g-0-1", "memory")])
             .unwrap();
-        assert_eq!(cdi.known(), [claim()]);
+        assert_eq!(cdi.uids(), [claim().uid]);
+        assert_eq!(cdi.read(&claim().uid), Ok(Some(claim())));
+        for text in ["{", "{}", r#"{"annotations": {"firstlight.dev/claim": "../x"}}"#] {
+            std::fs::write(cdi.path(&claim().uid), text).unwrap();
+            let error = cdi.read(&claim().uid).unwrap_err();
+            assert!(error.contains("does not say whose it is"), "{error}");
+        }
         cdi.remove(&claim().uid).unwrap();
         cdi.remove(&claim().uid).unwrap();
-        assert_eq!(cdi.known(), []);
+        assert_eq!(cdi.uids(), [""; 0]);
+        assert_eq!(cdi.read(&claim().uid), Ok(None));
         let nowhere = Cdi::new("/proc/nowhere".into(), None);
         let text = nowhere.write(&claim(), &[]).unwrap_err();
         assert!(text.contains("cannot write /proc/nowhere/"), "{text}");

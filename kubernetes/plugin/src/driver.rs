@@ -4,7 +4,7 @@
 use crate::api::{Empty, dra as api, registration};
 use crate::apiserver::ApiServer;
 use crate::cdi::Cdi;
-use crate::claims::{Claims, Locks};
+use crate::claims::{Claims, Locks, Swept};
 use crate::devices;
 use crate::door::Door;
 use crate::events;
@@ -14,7 +14,6 @@ use crate::publisher::{Publisher, Said};
 use crate::rpc::{self, Incoming, Outgoing, Service};
 use crate::say::Speaker;
 use crate::slices::{self, DRIVER, Device};
-use firstlight_pool::protocol::GrantId;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -198,7 +197,7 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
             _ = term.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             Some(said) = said.recv() => driver.hears(said, &mut speaker),
-            Some(ended) = swept.recv() => driver.has_swept(ended, &mut speaker),
+            Some(swept) = swept.recv() => driver.has_swept(swept, &mut speaker),
             Some(status) = known.recv() => driver.is_known(&status, &mut speaker),
             _ = ticks.tick() => driver.look(&mut speaker).await?,
         }
@@ -209,12 +208,19 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
 async fn sweep_now_and_then(
     claims: Arc<Claims>,
     now: Arc<Notify>,
-    says: mpsc::Sender<Result<Vec<GrantId>, String>>,
+    says: mpsc::Sender<Swept>,
 ) {
+    let mut again = AGAIN;
     loop {
-        let ended = claims.sweep().await;
-        let pause = if ended.is_ok() { SWEEP } else { AGAIN };
-        if says.send(ended).await.is_err() {
+        let swept = claims.sweep().await;
+        // What is wrong may stay so.
+        let pause = if swept.troubles.is_empty() {
+            again = AGAIN;
+            SWEEP
+        } else {
+            std::mem::replace(&mut again, (2 * again).min(SWEEP))
+        };
+        if says.send(swept).await.is_err() {
             return;
         }
         let _ = tokio::time::timeout(pause, now.notified()).await;
@@ -326,18 +332,16 @@ impl Driver {
         });
     }
 
-    fn has_swept(&self, ended: Result<Vec<GrantId>, String>, speaker: &mut Speaker<'_>) {
-        match ended {
-            Ok(ended) => {
-                speaker.settle("sweep");
-                for grant in ended {
-                    speaker.tell(&format!("{grant} has ended: its claim is no more"));
-                }
-            }
-            Err(error) => {
-                let text = format!("which claims are no more is not known: {error}");
-                speaker.trouble("sweep", &text);
-            }
+    fn has_swept(&mut self, swept: Swept, speaker: &mut Speaker<'_>) {
+        for grant in swept.ended {
+            speaker.tell(&format!("{grant} has ended: its claim is no more"));
+        }
+        if swept.troubles.is_empty() {
+            speaker.settle("sweep");
+        } else {
+            let troubles: Vec<_> = swept.troubles.into_iter().collect();
+            let text = format!("what is left of claims stays: {}", troubles.join("; "));
+            speaker.trouble("sweep", &text);
         }
     }
 }

@@ -298,10 +298,10 @@ async fn claims_that_are_not_as_they_must_be_are_refused_in_a_sentence() {
             "ns",
             "none",
             one.as_str(),
-            "has nothing allocated (any more)",
+            "has no device of node node1 allocated (any more)",
         ),
-        ("ns", "other", &one, "has nothing allocated (any more)"),
-        ("ns", "bare", &one, "has nothing allocated (any more)"),
+        ("ns", "other", &one, "has no device of node node1 allocated (any more)"),
+        ("ns", "bare", &one, "has no device of node node1 allocated (any more)"),
         ("ns", "strange", &one, "has no device \"../../etc\""),
         ("ns", "more", &one, "keeps no slab for device any-9"),
         ("ns", "admin", &one, "to no claim with admin access"),
@@ -314,13 +314,14 @@ async fn claims_that_are_not_as_they_must_be_are_refused_in_a_sentence() {
         assert!(prepared.devices.is_empty());
     }
     assert_eq!(node.labels(), [""; 0]);
-    // Of another driver's or another node's devices it is not asked.
+    // Of another driver's or another node's devices kubelet does not ask: none is a success.
     let others = json!({"metadata": {"uid": uid(1)}, "status": {"allocation": {"devices": {"results": [
         {"request": "r", "driver": "gpu.example", "pool": "node1", "device": "0"},
         {"request": "r", "driver": "pool.firstlight.dev", "pool": "node2", "device": ALL[0]},
     ]}}}});
     node.api.set_claim("others", Some(others));
-    assert_eq!(node.prepare("others", &uid(1)).await, Ok(vec![]));
+    let text = node.prepare("others", &uid(1)).await.unwrap_err();
+    assert!(text.contains("has no device of node node1"), "{text}");
     node.api.refuse(Some(403));
     let text = node.prepare("ok", &uid(1)).await.unwrap_err();
     assert!(text.contains("the apiserver refuses with 403"), "{text}");
@@ -356,6 +357,48 @@ async fn a_driver_that_is_killed_forgets_nothing() {
     );
     until("its right ends", || node.labels().is_empty());
     assert!(!node.file(&uid(2)).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_claims_is_found_by_files_and_by_grants() {
+    let node = Node::start().await;
+    for (at, name) in ["moved", "unfiled", "spoilt"].into_iter().enumerate() {
+        let uid = uid(u32::try_from(at).unwrap());
+        node.api.allocate(name, &uid, &[ALL[at]]);
+        node.prepare(name, &uid).await.unwrap();
+    }
+    // Files that say nothing keep it from nothing: one of no claim, one of a claim with a grant, one of one without.
+    let strange = node.file("half");
+    std::fs::write(&strange, "{").unwrap();
+    std::fs::write(node.file(&uid(2)), "{").unwrap();
+    std::fs::write(node.file(&uid(3)), "{").unwrap();
+    node.register("").await;
+    let said = node.driver.says("what is left of claims stays");
+    assert!(said.contains("\"half\" is no UID of a claim"), "{said}");
+    assert!(said.contains("does not say whose it is"), "{said}");
+    assert_eq!(node.labels().len(), 3);
+    assert!(!node.file(&uid(3)).exists());
+    // A claim that is allocated, but no more here; one without a file, of which the grant has the name.
+    let elsewhere = json!({"metadata": {"uid": uid(0)}, "status": {"allocation": {"devices": {"results": [
+        {"request": "r", "driver": "pool.firstlight.dev", "pool": "node2", "device": ALL[0]},
+    ]}}}});
+    node.api.set_claim("moved", Some(elsewhere));
+    std::fs::remove_file(node.file(&uid(1))).unwrap();
+    node.api.set_claim("unfiled", None);
+    // What it was given is another device than it has.
+    node.api.allocate("spoilt", &uid(2), &[ALL[0]]);
+    node.register("").await;
+    until("they end", || node.labels().is_empty());
+    until("its file is gone", || !node.file(&uid(0)).exists());
+    assert!(strange.exists());
+    // A file without a grant.
+    node.api.allocate("vm", &uid(4), &[ALL[1]]);
+    node.prepare("vm", &uid(4)).await.unwrap();
+    let grant = node.daemon.status().grants[0].grant;
+    node.daemon.connect().revoke(grant).unwrap();
+    node.api.set_claim("vm", None);
+    node.register("").await;
+    until("its file is gone", || !node.file(&uid(4)).exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
