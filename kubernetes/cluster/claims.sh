@@ -28,13 +28,20 @@ sleep 3
 kubectl create -f packaging/kubernetes/vm-claim.yaml --dry-run=server >/dev/null || wrong "the apiserver takes the pod with a claim"
 ok "3 devices are published: $(kubectl get resourceslices -o json | jq -c '.items[0].spec.devices[0]')"
 
-# What the driver may say of another node: nothing.
-kubectl get resourceslices -o json | jq '.items[0] | .spec.nodeName = "node2" | .spec.pool.name = "node2" | .metadata = {name: "of-node2"}' >"$work/slice.json"
-if refused=$(kubectl create --as=system:serviceaccount:firstlight:firstlight-pool -f "$work/slice.json" 2>&1); then
-    wrong "a driver publishes devices of another node"
-fi
-grep -q "devices of that node only" <<<"$refused" || wrong "a slice of another node is refused otherwise: $refused"
-ok "a driver that publishes devices of another node is refused"
+# What the driver may say of another node, of another pool, and for another driver: nothing.
+kubectl config view --raw -o json | jq '.users[0].user += {as: "system:serviceaccount:firstlight:firstlight-pool",
+    "as-user-extra": {"authentication.kubernetes.io/node-name": ["node1"]}}' >"$work/etc/driver"
+# says JQ: makes, and does not keep, the slice that there is with this change, as the driver.
+says() {
+    kubectl get resourceslices -o json | jq ".items[0] | $1"' | .metadata = {name: "another"}' >"$work/slice.json"
+    KUBECONFIG=$work/etc/driver kubectl create --dry-run=server -f "$work/slice.json" 2>&1
+}
+said=$(says .) || wrong "a driver may not publish its own devices: $said"
+for change in '.spec.nodeName = "node2"' '.spec.pool.name = "node2"' '.spec.driver = "gpu.example.com"'; do
+    if said=$(says "$change"); then wrong "a driver publishes what is not its own: $change"; fi
+    grep -q "devices of that node only" <<<"$said" || wrong "a slice with $change is refused otherwise: $said"
+done
+ok "a driver that publishes devices of another node, pool or driver is refused"
 
 address=$(kubectl -n firstlight get pods -o jsonpath='{.items[0].status.podIP}')
 busybox wget -q -O - "http://$address:9464/metrics" | grep -q '^firstlight_pool_clean_slabs.* 3$' || wrong "no metrics at the pod's address"
