@@ -65,15 +65,30 @@ impl Cdi {
         self.folder.join(format!("{PREFIX}{uid}.json"))
     }
 
-    /// A claim's containers have these devices from now on.
+    /// Removes what was not written to its end when this program was killed.
+    pub fn clean(&self) {
+        for name in self.names() {
+            if name.starts_with(PREFIX) && name.ends_with(".new") {
+                // What is not removed is of no more harm than it was.
+                let _ = std::fs::remove_file(self.folder.join(name));
+            }
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+    }
+
+    /// A claim's containers have these devices from now on. `called` is what pods call the claim.
     ///
     /// # Errors
     /// Why the file can't be written, in words.
-    pub fn write(&self, claim: &Known, devices: &[Added]) -> Result<(), String> {
+    pub fn write(&self, claim: &Known, called: &str, devices: &[Added]) -> Result<(), String> {
         let path = self.path(&claim.uid);
         // The runtime reads what ends with .json.
         let new = path.with_extension("new");
-        let text = self.text(claim, devices).to_string();
+        let text = self.text(claim, called, devices).to_string();
         let written = std::fs::create_dir_all(&self.folder)
             .and_then(|()| std::fs::write(&new, text))
             .and_then(|()| std::fs::rename(&new, &path));
@@ -86,7 +101,7 @@ impl Cdi {
         })
     }
 
-    fn text(&self, claim: &Known, devices: &[Added]) -> Value {
+    fn text(&self, claim: &Known, called: &str, devices: &[Added]) -> Value {
         let mut all = Vec::new();
         for (at, one) in devices.iter().enumerate() {
             // By its own name, which no other device of the node has: a container may have several claims.
@@ -94,7 +109,8 @@ impl Cdi {
             let socket = format!("{folder}/pool.sock");
             let before = devices[..at].iter();
             let nth = before.filter(|other| other.request == one.request).count();
-            let request = variable(&one.request);
+            // Claims of one template have the same requests.
+            let request = variable(&format!("{called}_{}", one.request));
             all.push(json!({
                 "name": device_name(&claim.uid, &one.slot),
                 "containerEdits": {
@@ -133,13 +149,11 @@ impl Cdi {
     /// The UIDs of all claims that have a file, whatever is in it.
     #[must_use]
     pub fn uids(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let uid = |name: String| {
             let uid = name.strip_prefix(PREFIX)?.strip_suffix(".json")?;
             Some(uid.to_owned())
         };
-        names.filter_map(uid).collect()
+        self.names().filter_map(uid).collect()
     }
 
     /// What a claim's file says of it, if there is one.
@@ -174,7 +188,7 @@ fn device_name(uid: &str, slot: &Slot) -> String {
 }
 
 /// As a part of a variable's name.
-fn variable(request: &str) -> String {
+fn variable(name: &str) -> String {
     let plain = |one: char| {
         if one.is_ascii_alphanumeric() {
             one
@@ -182,11 +196,7 @@ fn variable(request: &str) -> String {
             '_'
         }
     };
-    request
-        .chars()
-        .map(plain)
-        .collect::<String>()
-        .to_uppercase()
+    name.chars().map(plain).collect::<String>().to_uppercase()
 }
 
 fn mount(host: &Path, container: &str) -> Value {
@@ -200,6 +210,25 @@ fn mount(host: &Path, container: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::odd::odd;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_file_of_any_shape_names_a_claim_or_none(
+            file in odd(json!({"kind": KIND, "annotations": {CLAIM: "shop/vm"}})),
+            cut in any::<proptest::sample::Index>(),
+            bytes in any::<Vec<u8>>(),
+        ) {
+            let text = file.to_string();
+            let half = &text.as_bytes()[..cut.index(text.len())];
+            for text in [text.as_bytes(), half, &bytes] {
+                if let Some((namespace, name)) = claim_in(text) {
+                    prop_assert!(is_name(&namespace) && is_name(&name));
+                }
+            }
+        }
+    }
 
     fn claim() -> Known {
         Known {
@@ -226,7 +255,7 @@ mod tests {
             added("2m-8g-1-0", "memory"),
             added("2m-2g-any-7", "one/large"),
         ];
-        cdi.write(&claim(), &devices).unwrap();
+        cdi.write(&claim(), "slab", &devices).unwrap();
         let text = std::fs::read(cdi.path(&claim().uid)).unwrap();
         let file: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(file["kind"], "firstlight.dev/slab");
@@ -240,9 +269,9 @@ mod tests {
         assert_eq!(
             variables,
             [
-                "FIRSTLIGHT_POOL_MEMORY_0=/run/firstlight/2m-8g-0-1/pool.sock",
-                "FIRSTLIGHT_POOL_MEMORY_1=/run/firstlight/2m-8g-1-0/pool.sock",
-                "FIRSTLIGHT_POOL_ONE_LARGE_0=/run/firstlight/2m-2g-any-7/pool.sock",
+                "FIRSTLIGHT_POOL_SLAB_MEMORY_0=/run/firstlight/2m-8g-0-1/pool.sock",
+                "FIRSTLIGHT_POOL_SLAB_MEMORY_1=/run/firstlight/2m-8g-1-0/pool.sock",
+                "FIRSTLIGHT_POOL_SLAB_ONE_LARGE_0=/run/firstlight/2m-2g-any-7/pool.sock",
             ]
         );
         let first = &file["devices"][0];
@@ -267,11 +296,21 @@ mod tests {
         let cdi = Cdi::new(folder.path().into(), None);
         assert_eq!(cdi.uids(), [""; 0]);
         std::fs::write(folder.path().join("other.json"), "{}").unwrap();
-        cdi.write(&claim(), &[added("2m-8g-0-1", "memory")])
+        std::fs::write(folder.path().join("other.new"), "{").unwrap();
+        let half = cdi.path(&claim().uid).with_extension("new");
+        std::fs::write(&half, "{").unwrap();
+        cdi.clean();
+        assert!(!half.exists());
+        assert!(folder.path().join("other.new").exists());
+        cdi.write(&claim(), "slab", &[added("2m-8g-0-1", "memory")])
             .unwrap();
         assert_eq!(cdi.uids(), [claim().uid]);
         assert_eq!(cdi.read(&claim().uid), Ok(Some(claim())));
-        for text in ["{", "{}", r#"{"annotations": {"firstlight.dev/claim": "../x"}}"#] {
+        for text in [
+            "{",
+            "{}",
+            r#"{"annotations": {"firstlight.dev/claim": "../x"}}"#,
+        ] {
             std::fs::write(cdi.path(&claim().uid), text).unwrap();
             let error = cdi.read(&claim().uid).unwrap_err();
             assert!(error.contains("does not say whose it is"), "{error}");
@@ -281,7 +320,7 @@ mod tests {
         assert_eq!(cdi.uids(), [""; 0]);
         assert_eq!(cdi.read(&claim().uid), Ok(None));
         let nowhere = Cdi::new("/proc/nowhere".into(), None);
-        let text = nowhere.write(&claim(), &[]).unwrap_err();
+        let text = nowhere.write(&claim(), "slab", &[]).unwrap_err();
         assert!(text.contains("cannot write /proc/nowhere/"), "{text}");
     }
 }

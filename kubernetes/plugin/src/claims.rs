@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+/// What Kubernetes notes of a claim that it makes by a template.
+const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
+
 /// What prepares them.
 #[derive(Debug)]
 pub struct Claims {
@@ -51,27 +54,47 @@ struct Given {
     has_admin_access: bool,
 }
 
-/// What a claim was given of a node's pool. All else of it may have any shape.
-fn given(claim: &Value, node: &str) -> Vec<Given> {
+impl Given {
+    fn slot(&self) -> Result<Slot, String> {
+        let slot = Slot::of_name(&self.device);
+        slot.ok_or_else(|| format!("{DRIVER} has no device {:?}", self.device))
+    }
+}
+
+/// What a claim was given of a node's pool, where that is understood: by an answer that is none nothing ends.
+fn given(claim: &Value, node: &str) -> Option<Vec<Given>> {
+    let mut results = claim;
+    for name in ["status", "allocation", "devices", "results"] {
+        match results.get(name) {
+            Some(within) if !within.is_null() => results = within,
+            // What is empty is left out.
+            _ if results.is_object() => return Some(Vec::new()),
+            _ => return None,
+        }
+    }
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let results = claim["status"]["allocation"]["devices"]["results"].as_array();
-    let of_here = |result: &&Value| result["driver"] == DRIVER && result["pool"] == node;
-    let one = |result: &Value| Given {
-        // Of one request with alternatives kubelet knows the request.
-        request: word(&result["request"])
-            .split('/')
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
-        device: word(&result["device"]),
-        has_admin_access: result["adminAccess"] == true,
-    };
-    results
-        .into_iter()
-        .flatten()
-        .filter(of_here)
-        .map(one)
-        .collect()
+    let mut all = Vec::new();
+    for result in results.as_array()? {
+        if result["driver"].as_str()? == DRIVER && result["pool"].as_str()? == node {
+            let request = word(&result["request"]);
+            all.push(Given {
+                // Of one request with alternatives kubelet knows the request.
+                request: request.split('/').next().unwrap_or_default().into(),
+                device: word(&result["device"]),
+                has_admin_access: result["adminAccess"] == true,
+            });
+        }
+    }
+    Some(all)
+}
+
+/// What a pod calls a claim: of one by a template its name is made up.
+fn called(claim: &Value, name: &str) -> String {
+    let called = claim["metadata"]["annotations"][POD_CLAIM_NAME].as_str();
+    called
+        .filter(|called| is_name(called))
+        .unwrap_or(name)
+        .into()
 }
 
 impl Claims {
@@ -84,8 +107,7 @@ impl Claims {
         let key = key(&known.uid)?;
         let _one = self.locks.lock(key).await;
         let name = format!("{}/{}", known.namespace, known.name);
-        let found = self.find(&known.namespace, &known.name, key).await;
-        let given = found.map_err(|error| error.to_string())?;
+        let (given, called) = self.find(&known.namespace, &known.name, key).await?;
         if given.is_empty() {
             let (uid, node) = (&known.uid, &self.node);
             return Err(format!(
@@ -93,7 +115,7 @@ impl Claims {
             ));
         }
         let added = self.added(key, given)?;
-        self.cdi.write(&known, &added)?;
+        self.cdi.write(&known, &called, &added)?;
         let slots = added.iter().map(|one| one.slot).collect();
         let held = self.grants.hold(slots, Owner::Claim(key, name)).await;
         held.map_err(|error| error.to_string())?;
@@ -115,8 +137,7 @@ impl Claims {
                     "device {device} is given to no claim with admin access: a slab is one claim's"
                 ));
             }
-            let slot = Slot::of_name(device);
-            let slot = slot.ok_or_else(|| format!("{DRIVER} has no device {device:?}"))?;
+            let slot = given.slot()?;
             Ok(Added {
                 slot,
                 link: self.grants.link(&slot, Some(key)),
@@ -126,24 +147,26 @@ impl Claims {
         given.into_iter().map(one).collect()
     }
 
-    /// What the claim of this name was given of this node, if it is the one with this key.
+    /// What the claim of this name was given, if it is the one with this key, and what a pod calls it.
     async fn find(
         &self,
         namespace: &str,
         name: &str,
         key: ClaimKey,
-    ) -> Result<Vec<Given>, ApiError> {
+    ) -> Result<(Vec<Given>, String), String> {
         let path = format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}");
         let found: Value = match self.apiserver.get(&path).await {
-            Err(ApiError::Missing(_)) => Value::Null,
-            found => found?,
+            Err(ApiError::Missing(_)) => return Ok(Default::default()),
+            found => found.map_err(|error| error.to_string())?,
         };
-        let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
-        Ok(match ClaimKey::of_uid(uid) == Some(key) {
-            true => given(&found, &self.node),
+        let odd = || format!("what the apiserver answers is no claim {namespace}/{name}");
+        let uid = found["metadata"]["uid"].as_str();
+        if uid.and_then(ClaimKey::of_uid).ok_or_else(odd)? != key {
             // Another one of that name.
-            false => Vec::new(),
-        })
+            return Ok(Default::default());
+        }
+        let given = given(&found, &self.node).ok_or_else(odd)?;
+        Ok((given, called(&found, name)))
     }
 
     /// A claim's last container has ended.
@@ -175,18 +198,18 @@ impl Claims {
     pub async fn sweep(&self) -> Swept {
         let mut swept = Swept::default();
         let mut all: BTreeMap<ClaimKey, Left> = BTreeMap::new();
-        match self.grants.status().await {
-            Ok(status) => {
-                for (key, name) in status.grants.iter().filter_map(label::claim_of) {
-                    let left = all.entry(key).or_default();
-                    left.has_grant = true;
-                    left.name = name.filter(|(space, name)| is_name(space) && is_name(name));
-                }
+        let status = match self.grants.status().await {
+            Ok(status) => status,
+            Err(error) => {
+                swept.trouble(error);
+                return swept;
             }
-            Err(error) => swept.trouble(error),
-        }
-        if !swept.troubles.is_empty() {
-            return swept;
+        };
+        for (key, name) in status.grants.iter().filter_map(label::claim_of) {
+            let name = name.filter(|(namespace, name)| is_name(namespace) && is_name(name));
+            let left = all.entry(key).or_default();
+            left.has_grant = true;
+            left.name = left.name.take().or(name);
         }
         for uid in self.cdi.uids() {
             match key(&uid) {
@@ -212,14 +235,13 @@ impl Claims {
             _ => left.name,
         };
         let given = match &name {
-            Some((namespace, name)) => {
-                let found = self.find(namespace, name, key).await;
-                found.map_err(|error| error.to_string())?
-            }
+            Some((namespace, name)) => self.find(namespace, name, key).await?.0,
             None if left.has_grant => {
-                return Err(format!(
-                    "claim {key} has a grant and no file with its name: if it is gone, `firstlight-pool revoke` ends the grant"
-                ));
+                return Err(file.err().unwrap_or_else(|| {
+                    format!(
+                        "claim {key} has a grant and no file with its name: if it is gone, `firstlight-pool revoke` ends the grant"
+                    )
+                }));
             }
             // What was prepared meanwhile has a file with its name.
             None => Vec::new(),
@@ -227,8 +249,8 @@ impl Claims {
         let ended = if given.is_empty() {
             self.end(key, uid).await?
         } else {
-            let slots = given.iter().map(|given| Slot::of_name(&given.device));
-            let slots: Vec<_> = slots.flatten().collect();
+            let slots = given.iter().map(Given::slot);
+            let slots = slots.collect::<Result<Vec<_>, _>>()?;
             let is_over = move |held: &Held| held.claim == Some(key) && !slots.contains(&held.slot);
             let ended = self.grants.release(is_over).await;
             ended.map_err(|error| error.to_string())?
@@ -281,7 +303,45 @@ fn key(uid: &str) -> Result<ClaimKey, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::odd::odd;
+    use proptest::prelude::*;
     use serde_json::json;
+
+    proptest! {
+        #[test]
+        fn a_claim_of_any_shape_is_given_nothing_that_it_does_not_name(claim in odd(json!({
+            "metadata": {"uid": "u", "annotations": {POD_CLAIM_NAME: "slab"}},
+            "status": {"allocation": {"devices": {"results": [
+                {"request": "r/s", "driver": DRIVER, "pool": "p", "device": "2m-8g-0-1", "adminAccess": false},
+                {"request": "r", "driver": DRIVER, "pool": "p", "device": "2m-8g-0-2"},
+            ]}}},
+        }))) {
+            let text = claim.to_string();
+            for one in given(&claim, "p").unwrap_or_default() {
+                prop_assert!(text.contains(&serde_json::to_string(&one.device).unwrap()) || one.device.is_empty());
+                prop_assert!(!one.request.contains('/'));
+            }
+            prop_assert!(is_name(&called(&claim, "x")));
+        }
+    }
+
+    #[test]
+    fn of_claims_by_one_template_each_has_the_name_that_its_pod_calls_it_by() {
+        let table = [
+            (json!({}), "vm-slab-x7k2p"),
+            (
+                json!({"metadata": {"annotations": {POD_CLAIM_NAME: "slab"}}}),
+                "slab",
+            ),
+            (
+                json!({"metadata": {"annotations": {POD_CLAIM_NAME: "A=B"}}}),
+                "vm-slab-x7k2p",
+            ),
+        ];
+        for (claim, name) in table {
+            assert_eq!(called(&claim, "vm-slab-x7k2p"), name);
+        }
+    }
 
     #[test]
     fn of_a_claim_all_is_left_out_that_is_not_of_this_node() {
@@ -291,15 +351,30 @@ mod tests {
             result(DRIVER, "q"),
             result("d", "p"),
             {"driver": DRIVER, "pool": "p", "request": 7, "adminAccess": true},
-            null,
         ]);
-        let claim = json!({"metadata": null, "status": {"allocation": {"devices": {"results": results}}}});
-        let given = given(&claim, "p");
+        let with =
+            |results: Value| json!({"status": {"allocation": {"devices": {"results": results}}}});
+        let some = given(&with(results), "p").unwrap();
         let one = |request: &str, device: &str, has_admin_access| Given {
             request: request.into(),
             device: device.into(),
             has_admin_access,
         };
-        assert_eq!(given, [one("r", "1", false), one("", "", true)]);
+        assert_eq!(some, [one("r", "1", false), one("", "", true)]);
+        for empty in [
+            json!({}),
+            json!({"status": {"allocation": null}}),
+            with(json!([])),
+        ] {
+            assert_eq!(given(&empty, "p"), Some(Vec::new()), "{empty}");
+        }
+        for odd in [
+            json!(null),
+            json!({"status": 7}),
+            with(json!({})),
+            with(json!([null])),
+        ] {
+            assert_eq!(given(&odd, "p"), None, "{odd}");
+        }
     }
 }

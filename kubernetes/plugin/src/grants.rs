@@ -223,10 +223,11 @@ impl Places {
             _ => {}
         }
         match pool.revoke(grant) {
-            Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownGrant => {}
-            other => drop(other?),
+            Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownGrant => {
+                Ok(())
+            }
+            other => Ok(other.map(drop)?),
         }
-        Ok(())
     }
 
     fn hold(&self, slot: &Slot, owner: &Owner) -> Result<(), GrantError> {

@@ -317,7 +317,10 @@ mod tests {
         let slot = longest();
         let key = ClaimKey::of_uid(UID).unwrap();
         let with = |label| Status {
-            grants: vec![row(&slot, Label::new("not of Kubernetes")), row(&slot, label)],
+            grants: vec![
+                row(&slot, Label::new("not of Kubernetes")),
+                row(&slot, label),
+            ],
             ..Status::default()
         };
         let claims = with(of(&slot, &Owner::Claim(key, "a/b".into())));
