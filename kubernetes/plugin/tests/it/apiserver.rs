@@ -33,6 +33,8 @@ struct Things {
     tokens: Vec<String>,
     /// It answers every call so.
     refuses: Option<u16>,
+    /// It lets none replace a slice.
+    conflicts: bool,
 }
 
 #[derive(Clone)]
@@ -138,6 +140,10 @@ impl Api {
 
     pub(crate) fn refuse(&self, code: Option<u16>) {
         self.things().refuses = code;
+    }
+
+    pub(crate) fn conflict(&self, conflicts: bool) {
+        self.things().conflicts = conflicts;
     }
 
     /// Calls for claims wait from now on, or go on.
@@ -294,6 +300,7 @@ impl Known {
             .map(|slice| slice["metadata"]["resourceVersion"].clone());
         match *method {
             Method::POST => {}
+            Method::PUT if things.conflicts => return Err(409),
             Method::PUT if before.is_none() => return Err(404),
             Method::PUT if before != Some(thing["metadata"]["resourceVersion"].clone()) => {
                 return Err(409);
