@@ -417,17 +417,18 @@ mod tests {
         let there = of(&json!({"items": [newer]}), "node1");
         assert_eq!(changes(&node(), &devices(3), &there), []);
         // What it can't say here is replaced.
-        let odd = with(|slice| {
-            slice["spec"]["devices"][0]["attributes"]["page"] = json!({"bools": [true]});
-            slice["spec"]["pool"]["generation"] = 41.into();
-        });
-        let there = of(&json!({"items": [odd]}), "node1");
-        let turn = changes(&node(), &devices(3), &there);
-        let [Change::Replace(name, slice)] = &turn[..] else {
-            panic!("{turn:?}")
-        };
-        assert_eq!(name, "made-1-0");
-        assert_eq!(slice.spec.pool.generation, 42);
+        for (last, next) in [(41, 42), (u64::MAX, u64::MAX)] {
+            let mut odd = own.clone();
+            odd["spec"]["devices"][0]["attributes"]["page"] = json!({"bools": [true]});
+            odd["spec"]["pool"]["generation"] = last.into();
+            let there = of(&json!({"items": [odd]}), "node1");
+            let turn = changes(&node(), &devices(3), &there);
+            let [Change::Replace(name, slice)] = &turn[..] else {
+                panic!("{turn:?}")
+            };
+            assert_eq!(name, "made-1-0");
+            assert_eq!(slice.spec.pool.generation, next);
+        }
     }
 
     #[test]

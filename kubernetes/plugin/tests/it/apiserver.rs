@@ -151,8 +151,9 @@ impl Api {
         self.known.silent.send_replace(wait);
     }
 
-    pub(crate) fn is_waited_for(&self) -> bool {
-        self.known.silent.receiver_count() > 0
+    /// How many do.
+    pub(crate) fn waiting(&self) -> usize {
+        self.known.silent.receiver_count()
     }
 
     pub(crate) fn slices(&self) -> Vec<Value> {

@@ -164,7 +164,7 @@ async fn a_call_that_kubelet_gives_up_ends_before_its_next() {
         node.api.keep_waiting(true);
         tokio::select! {
             _ = node.prepare("vm", &uid) => panic!("prepared without the apiserver"),
-            () = until_async("a call for the claim", async || node.api.is_waited_for()) => {}
+            () = until_async("a call for the claim", async || node.api.waiting() == 1) => {}
         }
         // What is not in order has ended by then.
         let pause = || tokio::time::sleep(Duration::from_millis(300));

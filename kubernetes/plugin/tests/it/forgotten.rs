@@ -85,6 +85,25 @@ async fn what_is_left_of_claims_is_found_by_files_and_by_grants() {
     until("its file is gone", || !node.file(&uid(4)).exists());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_is_not_prepared_while_it_is_asked_whether_it_is_gone() {
+    let node = Node::start().await;
+    node.api.allocate("vm", &uid(1), &[ALL[0]]);
+    node.prepare("vm", &uid(1)).await.unwrap();
+    node.api.keep_waiting(true);
+    node.register("").await;
+    until("a sweep", || node.api.waiting() == 1);
+    let go_on = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(node.api.waiting(), 1);
+        node.api.keep_waiting(false);
+    };
+    let uid = uid(1);
+    let (prepared, ()) = tokio::join!(node.prepare("vm", &uid), go_on);
+    assert!(prepared.is_ok());
+    assert_eq!(node.labels().len(), 1);
+}
+
 /// Claims are prepared, take, and go, while driver and daemon are killed at random moments: no claim ever has two slabs,
 /// and after all have gone each slab is clean again.
 #[tokio::test(flavor = "multi_thread")]
