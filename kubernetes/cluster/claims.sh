@@ -28,13 +28,20 @@ sleep 3
 kubectl create -f packaging/kubernetes/vm-claim.yaml --dry-run=server >/dev/null || wrong "the apiserver takes the pod with a claim"
 ok "3 devices are published: $(kubectl get resourceslices -o json | jq -c '.items[0].spec.devices[0]')"
 
-# What the driver may say of another node: nothing.
-kubectl get resourceslices -o json | jq '.items[0] | .spec.nodeName = "node2" | .spec.pool.name = "node2" | .metadata = {name: "of-node2"}' >"$work/slice.json"
-if refused=$(kubectl create --as=system:serviceaccount:firstlight:firstlight-pool -f "$work/slice.json" 2>&1); then
-    wrong "a driver publishes devices of another node"
-fi
-grep -q "devices of that node only" <<<"$refused" || wrong "a slice of another node is refused otherwise: $refused"
-ok "a driver that publishes devices of another node is refused"
+# What the driver may say of another node, of another pool, and for another driver: nothing.
+kubectl config view --raw -o json | jq '.users[0].user += {as: "system:serviceaccount:firstlight:firstlight-pool",
+    "as-user-extra": {"authentication.kubernetes.io/node-name": ["node1"]}}' >"$work/etc/driver"
+# says JQ: makes, and does not keep, the slice that there is with this change, as the driver.
+says() {
+    kubectl get resourceslices -o json | jq ".items[0] | $1"' | .metadata = {name: "another"}' >"$work/slice.json"
+    KUBECONFIG=$work/etc/driver kubectl create --dry-run=server -f "$work/slice.json" 2>&1
+}
+said=$(says .) || wrong "a driver may not publish its own devices: $said"
+for change in '.spec.nodeName = "node2"' '.spec.pool.name = "node2"' '.spec.driver = "gpu.example.com"'; do
+    if said=$(says "$change"); then wrong "a driver publishes what is not its own: $change"; fi
+    grep -q "devices of that node only" <<<"$said" || wrong "a slice with $change is refused otherwise: $said"
+done
+ok "a driver that publishes devices of another node, pool or driver is refused"
 
 address=$(kubectl -n firstlight get pods -o jsonpath='{.items[0].status.podIP}')
 busybox wget -q -O - "http://$address:9464/metrics" | grep -q '^firstlight_pool_clean_slabs.* 3$' || wrong "no metrics at the pod's address"
@@ -70,15 +77,18 @@ sleep 3
 is_phase vm-1g Pending || wrong "a claim for pages that there are none of is not pending"
 gone vm-1g
 ok "a claim that chooses pages of 1 GiB, of which there are none, waits"
+# Of alternatives that which there is.
+jq '.metadata.name = "slab-any" | .spec.spec.devices.requests[0] |= {name, firstAvailable: [
+    (.exactly | .name = "giant" | .selectors[0].cel.expression |= sub("2m"; "1g")), (.exactly | .name = "huge")]}' \
+    "$work/template.json" | kubectl apply -f - >/dev/null
+vm vm-any '.spec.resourceClaims[0].resourceClaimTemplateName = "slab-any"'
+patiently 90 greets vm-any || wrong "a pod whose claim has alternatives does not start"
+kubectl get resourceclaims -o json | jq -e '[.items[].status.allocation.devices.results[].request] | index("memory/huge")' >/dev/null ||
+    wrong "no claim has an alternative"
+gone vm-any
+ok "a claim for pages of 1 GiB, or of 2 MiB, has these"
 
-vm tries '.spec.restartPolicy = "Never" | .spec.containers[0].command = ["/bin/busybox", "sh", "-c", $tries]'
-patiently 90 is_phase tries Succeeded || wrong "a pod that tries what it may not does not end: $(kubectl logs tries)"
-tried=$(kubectl logs tries | grep -v ^firstlight-pool: || true)
-[ "$(tail -n 1 <<<"$tried")" = "it tried" ] || wrong "a pod that tries what it may not did not try all: $tried"
-got=$(grep '^got: ' <<<"$tried" || true)
-[ -z "$got" ] || wrong "a pod with a claim has more than its slab: $got"
-gone tries
-ok "a pod with a claim gets no second and no larger slab, and sees no other pod"
+try_all
 
 vm vm-user '.spec.hostUsers = false'
 patiently 90 greets vm-user || wrong "a pod with a claim in a user namespace does not start"
@@ -115,7 +125,7 @@ patiently 120 status '.pools[0].clean_slabs == 3 and .grants == [] and .leases =
 ok "after all pods have gone 3 slabs are clean, and no right and no file of a claim is left"
 
 spec() { kubectl create --dry-run=client -o json -f - | jq -S '
-    (.items // [.])[] | select(.kind | IN("DaemonSet", "ClusterRole", "ValidatingAdmissionPolicy", "DeviceClass", "PodMonitor"))
+    (.items // [.])[] | select(.kind | IN("DaemonSet", "Role", "ClusterRole", "ValidatingAdmissionPolicy", "DeviceClass", "PodMonitor"))
     | if .kind != "DaemonSet" then .spec // .rules
         else .spec.template.spec | del(.volumes[] | select(.name == "config")) | .containers |= sort_by(.name) | .volumes |= sort_by(.name) end'; }
 sorted() { jq -sS 'sort_by(tostring)'; }

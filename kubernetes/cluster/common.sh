@@ -60,6 +60,18 @@ in_user_namespace() {
     done
     return 1
 }
+# A pod tries what it may not.
+try_all() {
+    local tried got
+    vm tries '.spec.restartPolicy = "Never" | .spec.containers[0].command = ["/bin/busybox", "sh", "-c", $tries]'
+    patiently 90 is_phase tries Succeeded || wrong "a pod that tries what it may not does not end: $(kubectl logs tries)"
+    tried=$(kubectl logs tries | grep -v ^firstlight-pool: || true)
+    [ "$(tail -n 1 <<<"$tried")" = "it tried" ] || wrong "a pod that tries what it may not did not try all: $tried"
+    got=$(grep '^got: ' <<<"$tried" || true)
+    [ -z "$got" ] || wrong "a pod has more than its slab: $got"
+    gone tries
+    ok "a pod that tries gets no second and no larger slab, changes nothing of the pool, and sees no other pod"
+}
 gone() { kubectl delete pod --now "$@" >/dev/null 2>&1 || kubectl delete pod --now --ignore-not-found "$@" >/dev/null; }
 
 # Kills. After each: all machines but those that were killed are the processes they were, each pod has its slab.

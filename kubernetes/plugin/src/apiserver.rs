@@ -318,7 +318,22 @@ fn refused(code: StatusCode, text: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::odd::odd;
+    use proptest::prelude::*;
     use serde_json::json;
+
+    proptest! {
+        #[test]
+        fn a_refusal_of_any_shape_is_a_short_sentence(answer in odd(json!({
+            "kind": "Status", "reason": "NotFound", "message": "no", "details": {"name": "vm"},
+        })), text in ".*") {
+            for text in [&answer.to_string(), &text] {
+                for code in [StatusCode::NOT_FOUND, StatusCode::CONFLICT] {
+                    prop_assert!(refused(code, text).to_string().chars().count() < 300);
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_thing_is_missing_only_where_the_apiserver_says_so_of_it() {

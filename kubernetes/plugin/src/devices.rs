@@ -67,6 +67,37 @@ pub fn class_of(row: &PoolRow) -> Class {
     }
 }
 
+/// Whether the pool keeps a slab for a device.
+#[must_use]
+pub fn is_kept(status: &Status, slot: &Slot) -> bool {
+    status.pools.iter().any(|row| {
+        class_of(row) == slot.class
+            && row.node == slot.device.node
+            && row.wanted_slabs > slot.device.index
+    })
+}
+
+/// Why slabs are lacking, if they are.
+#[must_use]
+pub fn trouble(status: &Status) -> Option<String> {
+    let trouble = status.pools.iter().find_map(|row| row.trouble.as_ref());
+    trouble.map(|text| format!("the pool lacks slabs: {text}"))
+}
+
+/// Which devices are pods' still, and no slab is kept for, if there are any.
+#[must_use]
+pub fn removed(status: &Status) -> Option<String> {
+    let held = status.grants.iter().filter_map(label::of_grant);
+    let removed = held.filter(|held| !is_kept(status, &held.slot));
+    let names: Vec<_> = removed.map(|held| held.slot.to_string()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the pool keeps no slab any more for what pods have, until these are gone: {}",
+            names.join(", ")
+        )
+    })
+}
+
 /// The devices that go best together, of those that are available: such that must be among them, then all on one
 /// node, on that where the fewest others are left over.
 #[must_use]
@@ -206,6 +237,11 @@ mod tests {
             ..Status::default()
         };
         assert_eq!(listed(&status), (vec!["0-0".into()], vec!["0-1".into()]));
+        let text = removed(&status).unwrap();
+        assert!(text.ends_with("until these are gone: 2m-8g/0-1"), "{text}");
+        status.grants.remove(0);
+        assert_eq!(removed(&status), None);
+        status.grants.insert(0, grant("k8s 2m-8g/0-1 a/b", 1));
         status.pools.clear();
         assert_eq!(listed(&status), (vec![], vec!["0-1".into()]));
     }

@@ -4,21 +4,20 @@
 use crate::api::{Empty, dra as api, registration};
 use crate::apiserver::ApiServer;
 use crate::cdi::Cdi;
-use crate::claims::Claims;
+use crate::claims::{Claims, Locks, Swept};
 use crate::devices;
 use crate::door::Door;
-use crate::events;
+use crate::events::Events;
 use crate::grants::{Alone, Grants};
+use crate::host::Host;
 use crate::label::{self, Way};
 use crate::publisher::{Publisher, Said};
 use crate::rpc::{self, Incoming, Outgoing, Service};
 use crate::say::Speaker;
 use crate::slices::{self, DRIVER, Device};
-use firstlight_pool::protocol::GrantId;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -38,14 +37,8 @@ const REGISTRATION: &str = "pool.firstlight.dev@reg.sock";
 /// What is to be served, and where.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The daemon's socket.
-    pub socket: PathBuf,
-    /// kubelet's folder.
-    pub kubelet: PathBuf,
-    /// The folder of the links that are mounted.
-    pub links: PathBuf,
-    /// The program that containers get, on the host.
-    pub client: Option<PathBuf>,
+    /// Where.
+    pub host: Host,
     /// The folder that the container runtime reads.
     pub cdi: PathBuf,
     /// The apiserver.
@@ -84,15 +77,25 @@ impl Service for Calls {
                 })
                 .await
             }
-            api::PREPARE => rpc::unary(call, |request| self.prepare(request)).await,
-            api::UNPREPARE => rpc::unary(call, |request| self.unprepare(request)).await,
+            api::PREPARE => rpc::unary(call, |request| apart(self.clone().prepare(request))).await,
+            api::UNPREPARE => {
+                rpc::unary(call, |request| apart(self.clone().unprepare(request))).await
+            }
             _ => rpc::unknown(&call),
         }
     }
 }
 
+/// Does all of something also where kubelet gives its call up: what it calls next comes after it.
+async fn apart<T: Send + 'static>(
+    act: impl Future<Output = Result<T, tonic::Status>> + Send + 'static,
+) -> Result<T, tonic::Status> {
+    let done = tokio::spawn(act).await;
+    done.unwrap_or_else(|error| Err(tonic::Status::internal(error.to_string())))
+}
+
 impl Calls {
-    async fn prepare(&self, request: api::Claims) -> Result<api::Prepared, tonic::Status> {
+    async fn prepare(self, request: api::Claims) -> Result<api::Prepared, tonic::Status> {
         let mut prepared = api::Prepared::default();
         for claim in request.claims {
             let one = match self.claims.prepare(&claim).await {
@@ -110,7 +113,7 @@ impl Calls {
         Ok(prepared)
     }
 
-    async fn unprepare(&self, request: api::Claims) -> Result<api::Unprepared, tonic::Status> {
+    async fn unprepare(self, request: api::Claims) -> Result<api::Unprepared, tonic::Status> {
         let mut unprepared = api::Unprepared::default();
         for claim in request.claims {
             let error = self
@@ -126,22 +129,27 @@ impl Calls {
     }
 }
 
-/// Serves until a signal ends it. Pods keep what they have.
+/// Serves until it is dropped. Pods keep what they have.
 ///
 /// # Errors
 /// Why it can't serve at all.
 pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), String> {
-    let _alone = Alone::at(&options.links)?;
-    let own = options.kubelet.join("plugins").join(DRIVER);
-    let registry = options.kubelet.join("plugins_registry");
+    let host = options.host;
+    let _alone = Alone::at(&host.links)?;
+    let own = host.kubelet.join("plugins").join(DRIVER);
+    let registry = host.kubelet.join("plugins_registry");
     std::fs::create_dir_all(&own)
         .map_err(|error| format!("cannot make {}: {error}", own.display()))?;
+    let cdi = Cdi::new(options.cdi, host.client);
+    cdi.clean();
     let claims = Arc::new(Claims {
-        grants: Grants::new(&options.socket, &options.links),
-        cdi: Cdi::new(options.cdi, options.client),
+        grants: Grants::new(&host.socket, &host.links),
+        cdi,
         apiserver: options.apiserver.clone(),
         node: options.node.clone(),
+        locks: Locks::default(),
     });
+    let events = Events::new(options.apiserver.clone(), options.node.clone());
     let (wanted, published) = watch::channel(None);
     let (says, mut said) = mpsc::channel(16);
     let (knows, mut known) = mpsc::channel(16);
@@ -176,18 +184,13 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
         sweep,
         told: None,
     };
-    let listens = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-    let mut term = listens(SignalKind::terminate())?;
-    let mut interrupt = listens(SignalKind::interrupt())?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut speaker = Speaker::new(say);
+    let mut speaker = Speaker::new(say, Some(events));
     loop {
         tokio::select! {
-            _ = term.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
             Some(said) = said.recv() => driver.hears(said, &mut speaker),
-            Some(ended) = swept.recv() => driver.has_swept(ended, &mut speaker),
+            Some(swept) = swept.recv() => driver.has_swept(swept, &mut speaker),
             Some(status) = known.recv() => driver.is_known(&status, &mut speaker),
             _ = ticks.tick() => driver.look(&mut speaker).await?,
         }
@@ -195,15 +198,19 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
 }
 
 /// Ends what is left of claims that are no more, at the start, when it is told to, and now and then.
-async fn sweep_now_and_then(
-    claims: Arc<Claims>,
-    now: Arc<Notify>,
-    says: mpsc::Sender<Result<Vec<GrantId>, String>>,
-) {
+async fn sweep_now_and_then(claims: Arc<Claims>, now: Arc<Notify>, says: mpsc::Sender<Swept>) {
+    let mut again = AGAIN;
     loop {
-        let ended = claims.sweep().await;
-        let pause = if ended.is_ok() { SWEEP } else { AGAIN };
-        if says.send(ended).await.is_err() {
+        let swept = claims.sweep().await;
+        // What is wrong may stay so.
+        let pause = if swept.troubles.is_empty() {
+            again = AGAIN;
+            SWEEP
+        } else {
+            let longer = (2 * again).min(SWEEP);
+            std::mem::replace(&mut again, longer)
+        };
+        if says.send(swept).await.is_err() {
             return;
         }
         let _ = tokio::time::timeout(pause, now.notified()).await;
@@ -223,19 +230,6 @@ struct Driver {
 }
 
 impl Driver {
-    /// What is wrong is said once, and is an event of the node.
-    fn warn(&self, of: &'static str, reason: &'static str, text: &str, speaker: &mut Speaker<'_>) {
-        if !speaker.trouble(of, text) {
-            return;
-        }
-        let claims = Arc::clone(&self.calls.claims);
-        let text = text.to_string();
-        tokio::spawn(async move {
-            // It is in the log in any case.
-            let _ = events::warn(&claims.apiserver, &claims.node, reason, &text).await;
-        });
-    }
-
     fn hears(&mut self, said: Said, speaker: &mut Speaker<'_>) {
         match said {
             Said::Trouble(text) => {
@@ -252,7 +246,7 @@ impl Driver {
 
     fn is_known(&mut self, status: &registration::RegistrationStatus, speaker: &mut Speaker<'_>) {
         if status.plugin_registered {
-            speaker.settle("kubelet");
+            speaker.settle("PoolNotKnown");
             // It may have forgotten claims.
             self.sweep.notify_one();
             return speaker.tell(&format!("kubelet knows {DRIVER}"));
@@ -262,7 +256,7 @@ impl Driver {
             "kubelet does not take {DRIVER} by version {version} of its interface: {}",
             status.error
         );
-        self.warn("kubelet", "PoolNotKnown", &text, speaker);
+        speaker.warn("PoolNotKnown", &text);
     }
 
     /// Publishes what the daemon has, and is there for kubelet.
@@ -271,25 +265,17 @@ impl Driver {
             Ok(status) => {
                 label::only(Way::Driver, &status)?;
                 self.answered = Instant::now();
-                if speaker.settle("daemon") {
+                if speaker.settle("PoolAway") {
                     speaker.tell("the pool answers again");
                 }
-                let trouble = status.pools.iter().find_map(|row| row.trouble.as_ref());
-                match trouble {
-                    Some(text) => {
-                        let text = format!("the pool lacks slabs: {text}");
-                        self.warn("pool", "PoolLacksSlabs", &text, speaker);
-                    }
-                    None => {
-                        speaker.settle("pool");
-                    }
-                }
+                speaker.keep("PoolLacksSlabs", devices::trouble(&status));
+                speaker.keep("SlabsRemoved", devices::removed(&status));
                 self.set(slices::wanted(&devices::of(&status)));
             }
             Err(_) if self.answered.elapsed() < AWAY => {}
             Err(error) => {
                 let text = format!("no claim gets a device: {error}");
-                self.warn("daemon", "PoolAway", &text, speaker);
+                speaker.warn("PoolAway", &text);
                 self.set(Vec::new());
             }
         }
@@ -315,18 +301,16 @@ impl Driver {
         });
     }
 
-    fn has_swept(&self, ended: Result<Vec<GrantId>, String>, speaker: &mut Speaker<'_>) {
-        match ended {
-            Ok(ended) => {
-                speaker.settle("sweep");
-                for grant in ended {
-                    speaker.tell(&format!("{grant} has ended: its claim is no more"));
-                }
-            }
-            Err(error) => {
-                let text = format!("which claims are no more is not known: {error}");
-                speaker.trouble("sweep", &text);
-            }
+    fn has_swept(&mut self, swept: Swept, speaker: &mut Speaker<'_>) {
+        for grant in swept.ended {
+            speaker.tell(&format!("{grant} has ended: its claim is no more"));
+        }
+        if swept.troubles.is_empty() {
+            speaker.settle("sweep");
+        } else {
+            let troubles: Vec<_> = swept.troubles.into_iter().collect();
+            let text = format!("what is left of claims stays: {}", troubles.join("; "));
+            speaker.trouble("sweep", &text);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::cdi::{CLIENT, IN_CONTAINER};
 use crate::class::{Class, DeviceId, Slot};
 use crate::devices::{self, Devices};
 use crate::door::{Door, Identity, identity};
+use crate::events::Events;
 use crate::grants::Grants;
 use crate::label::{Held, Owner};
 use crate::pods::Pods;
@@ -35,6 +36,8 @@ pub struct Common {
     pub folder: PathBuf,
     /// The program that containers get, on the host.
     pub client: Option<PathBuf>,
+    /// Where else than in kubelet's answer a refusal is said.
+    pub events: Option<Events>,
 }
 
 /// A resource that is served.
@@ -147,7 +150,17 @@ impl Service for Calls {
             api::PREFERRED_ALLOCATION => {
                 rpc::unary(call, |request| std::future::ready(self.preferred(&request))).await
             }
-            api::ALLOCATE => rpc::unary(call, |request| self.allocate(request)).await,
+            api::ALLOCATE => {
+                rpc::unary(call, |request| async {
+                    self.allocate(request).await.inspect_err(|refused| {
+                        // kubelet fails the pod for good, and a controller makes another one.
+                        if let Some(events) = &self.common.events {
+                            events.warn("SlabRefused", refused.message());
+                        }
+                    })
+                })
+                .await
+            }
             api::PRE_START_CONTAINER => rpc::unary(call, |request| self.pre_start(request)).await,
             _ => rpc::unknown(&call),
         }
@@ -252,7 +265,7 @@ impl Calls {
             }
             response
                 .mounts
-                .push(read_only(folder, &self.common.grants.link(slot)));
+                .push(read_only(folder, &self.common.grants.link(slot, None)));
         }
         if let Some(client) = &self.common.client {
             response.mounts.push(read_only(CLIENT.into(), client));

@@ -1,24 +1,59 @@
 //! Events of the node: what is wrong with its pool, where an operator looks first.
 
-use crate::apiserver::{ApiError, ApiServer};
+use crate::apiserver::ApiServer;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const COLLECTION: &str = "/api/v1/namespaces/default/events";
+/// How long there is no second event with a reason.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// Says at the apiserver what is wrong with a node's pool.
-///
-/// # Errors
-/// Why it isn't said.
-pub async fn warn(
-    apiserver: &ApiServer,
-    node: &str,
-    reason: &str,
-    text: &str,
-) -> Result<(), ApiError> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let event = event(node, reason, text, since.unwrap_or_default());
-    apiserver.create(COLLECTION, &event).await
+#[derive(Debug, Clone)]
+pub struct Events {
+    apiserver: ApiServer,
+    node: String,
+    /// When there was one last. Reasons are words of this program, so they are few.
+    last: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
+}
+
+impl Events {
+    /// Those of this node.
+    #[must_use]
+    pub fn new(apiserver: ApiServer, node: String) -> Self {
+        Self {
+            apiserver,
+            node,
+            last: Arc::default(),
+        }
+    }
+
+    /// Says it, if there was no event with this reason for a minute: whether there was none.
+    pub fn warn(&self, reason: &'static str, text: &str) -> bool {
+        let is_due = self.is_due(reason, Instant::now());
+        if is_due {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            let event = event(&self.node, reason, text, since.unwrap_or_default());
+            let apiserver = self.apiserver.clone();
+            tokio::spawn(async move {
+                // It is in the log in any case.
+                let _ = apiserver.create(COLLECTION, &event).await;
+            });
+        }
+        is_due
+    }
+
+    fn is_due(&self, reason: &'static str, now: Instant) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.get(reason);
+        let is_due = before.is_none_or(|before| now.saturating_duration_since(*before) >= PAUSE);
+        if is_due {
+            last.insert(reason, now);
+        }
+        is_due
+    }
 }
 
 fn event(node: &str, reason: &str, text: &str, since: Duration) -> Value {
@@ -69,6 +104,21 @@ fn time(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_has_one_event_a_minute() {
+        let apiserver = ApiServer::at("http://localhost:1", "/".as_ref()).unwrap();
+        let events = Events::new(apiserver, "node1".into());
+        let begin = Instant::now();
+        let is_due = |reason, seconds| events.is_due(reason, begin + Duration::from_secs(seconds));
+        assert!(is_due("a", 0));
+        assert!(!is_due("a", 0));
+        assert!(is_due("b", 1));
+        assert!(!is_due("a", 59));
+        assert!(is_due("a", 60));
+        assert!(!is_due("a", 119));
+        assert!(!is_due("b", 60));
+    }
 
     #[test]
     fn times_are_as_a_calendar_has_them() {

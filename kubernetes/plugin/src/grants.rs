@@ -7,10 +7,12 @@
 //! has its grants from when it is prepared until it is no more.
 //!
 //! kubelet remembers the mount for as long as the pod lives, so it is of a link with the device's name, which points to
-//! the folder of the grant of the moment.
+//! the folder of the grant of the moment. A claim's links are its own: what a container has of a claim before never
+//! becomes another's grant.
 
 use crate::class::Slot;
-use crate::label::{self, Held, Owner};
+use crate::devices;
+use crate::label::{self, ClaimKey, Held, Owner};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::protocol::{GrantId, GrantRequest, RefusalCode, Status as PoolStatus};
 use rustix::fs::{FlockOperation, flock};
@@ -103,10 +105,24 @@ impl Grants {
         blocking(move || Ok(places.connect()?.status()?)).await
     }
 
-    /// Where a device's folder is, as it is mounted.
+    /// Where a device's folder is, as it is mounted: of a claim, where it is for one.
     #[must_use]
-    pub fn link(&self, slot: &Slot) -> PathBuf {
-        self.places.link(slot)
+    pub fn link(&self, slot: &Slot, claim: Option<ClaimKey>) -> PathBuf {
+        self.places.link(slot, claim)
+    }
+
+    /// A claim without grants has no links either.
+    ///
+    /// # Errors
+    /// Why they are still there.
+    pub fn unlink(&self, claim: ClaimKey) -> Result<(), GrantError> {
+        let folder = self.places.folder(claim);
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(GrantError::Link(folder, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// No pod has such devices any more.
@@ -150,10 +166,19 @@ impl Places {
         Client::connect_until(&self.socket, Instant::now() + PATIENCE)
     }
 
-    fn link(&self, slot: &Slot) -> PathBuf {
-        self.links
-            .join(slot.class.to_string())
-            .join(slot.device.to_string())
+    fn link(&self, slot: &Slot, claim: Option<ClaimKey>) -> PathBuf {
+        match claim {
+            Some(claim) => self.folder(claim).join(slot.name()),
+            None => self
+                .links
+                .join(slot.class.to_string())
+                .join(slot.device.to_string()),
+        }
+    }
+
+    /// Where a claim's links are. No class has the name.
+    fn folder(&self, claim: ClaimKey) -> PathBuf {
+        self.links.join("claims").join(claim.to_string())
     }
 
     /// Does it again while there is no daemon, it is busy, or it ends in between: each time it begins with what there is.
@@ -182,18 +207,27 @@ impl Places {
         let mut pool = self.connect()?;
         let mut ended = Vec::new();
         for row in pool.status()?.grants {
-            if let Some(Held { slot, .. }) = label::of_grant(&row).filter(is_such) {
-                // Before the grant, so that a link that is there points to what is there.
-                match std::fs::remove_file(self.link(&slot)) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(GrantError::Link(self.link(&slot), error));
-                    }
-                    _ => revoke(&mut pool, row.grant)?,
-                }
+            if let Some(held) = label::of_grant(&row).filter(is_such) {
+                self.end(&mut pool, row.grant, &held)?;
                 ended.push(row.grant);
             }
         }
         Ok(ended)
+    }
+
+    /// Ends a grant, if it has not ended: its link before it, so that a link that is there points to what is there.
+    fn end(&self, pool: &mut Client, grant: GrantId, held: &Held) -> Result<(), GrantError> {
+        let link = self.link(&held.slot, held.claim);
+        match std::fs::remove_file(&link) {
+            Err(error) if link.is_symlink() => return Err(GrantError::Link(link, error)),
+            _ => {}
+        }
+        match pool.revoke(grant) {
+            Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownGrant => {
+                Ok(())
+            }
+            other => Ok(other.map(drop)?),
+        }
     }
 
     fn hold(&self, slot: &Slot, owner: &Owner) -> Result<(), GrantError> {
@@ -207,34 +241,46 @@ impl Places {
             label: Some(label::of(slot, owner)),
         };
         let mut kept = None;
-        for row in status
-            .grants
-            .iter()
-            .filter(|row| label::of_grant(row).is_some_and(|held| held.slot == *slot))
-        {
+        for row in &status.grants {
+            let Some(held) = label::of_grant(row).filter(|held| held.slot == *slot) else {
+                continue;
+            };
             if owner.is_known() && row.label == request.label && kept.is_none() {
                 kept = Some(row.grant);
             } else {
-                revoke(&mut pool, row.grant)?;
+                self.end(&mut pool, row.grant, &held)?;
             }
         }
         let folder = match kept {
             // Beside the pool's socket, as the daemon says when it makes one.
             Some(grant) => self.socket.with_file_name("grants").join(grant.to_string()),
             None => {
-                let is_kept = status.pools.iter().any(|row| {
-                    crate::devices::class_of(row) == slot.class
-                        && row.node == slot.device.node
-                        && row.wanted_slabs > slot.device.index
-                });
-                if !is_kept {
+                if !devices::is_kept(&status, slot) {
                     return Err(GrantError::NotKept(*slot));
                 }
                 pool.grant(request)?.folder.into()
             }
         };
-        let link = self.link(slot);
-        point(&link, &folder).map_err(|error| GrantError::Link(link, error))
+        let link = self.link(slot, owner.claim());
+        self.point(&link, &folder)
+            .map_err(|error| GrantError::Link(link, error))
+    }
+
+    /// Makes a link that points to a folder, in one step.
+    fn point(&self, link: &Path, folder: &Path) -> io::Result<()> {
+        if std::fs::read_link(link).is_ok_and(|there| there == folder) {
+            return Ok(());
+        }
+        if let Some(parent) = link.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        // One at a time, so that what a kill leaves is removed by the next.
+        let new = self.links.join("new");
+        let _ = std::fs::remove_file(&new);
+        std::os::unix::fs::symlink(folder, &new)?;
+        // A container runtime makes an empty folder of what it is to mount and is not there.
+        let _ = std::fs::remove_dir(link);
+        std::fs::rename(&new, link)
     }
 }
 
@@ -264,30 +310,6 @@ impl Alone {
         })?;
         Ok(Self { _locked: file })
     }
-}
-
-/// Ends a grant, if it has not ended.
-fn revoke(pool: &mut Client, grant: GrantId) -> Result<(), ClientError> {
-    match pool.revoke(grant) {
-        Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownGrant => Ok(()),
-        other => other.map(drop),
-    }
-}
-
-/// Makes a link that points to a folder, in one step.
-fn point(link: &Path, folder: &Path) -> io::Result<()> {
-    if std::fs::read_link(link).is_ok_and(|there| there == folder) {
-        return Ok(());
-    }
-    if let Some(parent) = link.parent() {
-        std::fs::create_dir_all(parent)?;
-    }
-    let new = link.with_extension("new");
-    let _ = std::fs::remove_file(&new);
-    std::os::unix::fs::symlink(folder, &new)?;
-    // A container runtime makes an empty folder of what it is to mount and is not there.
-    let _ = std::fs::remove_dir(link);
-    std::fs::rename(&new, link)
 }
 
 async fn blocking<T: Send + 'static>(

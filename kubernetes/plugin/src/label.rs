@@ -83,6 +83,15 @@ impl FromStr for ClaimKey {
     }
 }
 
+/// Whether it is a name of Kubernetes: it becomes a part of a path.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let plain = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || b"-.".contains(&one);
+    name.starts_with(|one: char| one.is_ascii_alphanumeric())
+        && name.len() <= 253
+        && name.bytes().all(plain)
+}
+
 /// Whose a device is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
@@ -97,6 +106,15 @@ impl Owner {
     #[must_use]
     pub fn is_known(&self) -> bool {
         !matches!(self, Self::Pod(None))
+    }
+
+    /// The claim, where it is one's.
+    #[must_use]
+    pub fn claim(&self) -> Option<ClaimKey> {
+        match self {
+            Self::Pod(_) => None,
+            Self::Claim(claim, _) => Some(*claim),
+        }
     }
 }
 
@@ -165,6 +183,18 @@ pub fn of_grant(row: &GrantRow) -> Option<Held> {
     row.label.as_ref().and_then(read)
 }
 
+/// The claim that a grant is for, and its `namespace`, `name` where the label has room for all of it.
+#[must_use]
+pub fn claim_of(row: &GrantRow) -> Option<(ClaimKey, Option<(String, String)>)> {
+    let claim = of_grant(row)?.claim?;
+    let label = row.label.as_ref()?.as_str();
+    let name = label.splitn(4, ' ').nth(3);
+    // One that is full may have been cut off.
+    let name = name.filter(|_| label.len() < Label::MOST_BYTES);
+    let (namespace, name) = name.and_then(|name| name.split_once('/')).unzip();
+    Some((claim, namespace.map(Into::into).zip(name.map(Into::into))))
+}
+
 /// Refuses a pool whose devices have reached pods another way than this.
 ///
 /// # Errors
@@ -205,6 +235,22 @@ mod tests {
         }
     }
 
+    fn row(slot: &Slot, label: Label) -> GrantRow {
+        GrantRow {
+            grant: GrantId {
+                prefix: 1,
+                number: 7,
+            },
+            label: Some(label),
+            page: slot.class.page,
+            node: None,
+            size_class_bytes: slot.class.bytes,
+            uses: 1,
+            charged_slabs: 0,
+            held_slabs: 0,
+        }
+    }
+
     #[test]
     fn the_longest_name_leaves_the_device_and_the_claim_in_the_label() {
         let slot = longest();
@@ -215,6 +261,10 @@ mod tests {
         let label = of(&slot, &Owner::Claim(key, name));
         let claim = Some(key);
         assert_eq!(read(&label), Some(Held { slot, claim }));
+        assert_eq!(claim_of(&row(&slot, label)), Some((key, None)));
+        let label = of(&slot, &Owner::Claim(key, "a/b".into()));
+        let name = Some(("a".into(), "b".into()));
+        assert_eq!(claim_of(&row(&slot, label)), Some((key, name)));
         assert_eq!(read(&of(&slot, &Owner::Pod(None))).unwrap().slot, slot);
     }
 
@@ -252,24 +302,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_name_is_no_part_of_a_path() {
+        for name in ["vm-1", "a.b", "0"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "x".repeat(254);
+        for name in ["", "..", "a/b", "A", "a?b", "a%2f", "-a", &long] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
     fn a_pool_is_served_one_way() {
         let slot = longest();
         let key = ClaimKey::of_uid(UID).unwrap();
-        let row = |label| GrantRow {
-            grant: GrantId {
-                prefix: 1,
-                number: 7,
-            },
-            label: Some(label),
-            page: slot.class.page,
-            node: None,
-            size_class_bytes: slot.class.bytes,
-            uses: 1,
-            charged_slabs: 0,
-            held_slabs: 0,
-        };
         let with = |label| Status {
-            grants: vec![row(Label::new("not of Kubernetes")), row(label)],
+            grants: vec![
+                row(&slot, Label::new("not of Kubernetes")),
+                row(&slot, label),
+            ],
             ..Status::default()
         };
         let claims = with(of(&slot, &Owner::Claim(key, "a/b".into())));

@@ -11,6 +11,7 @@
 //! | [`slices`], [`publisher`] | what the scheduler knows of devices, and that it goes on knowing it |
 //! | [`claims`], [`cdi`] | a claim's devices are its, and what its containers have of them |
 //! | [`events`], [`say`] | what is said of trouble |
+//! | [`host`] | where all of it is |
 //! | [`api`], [`rpc`], [`door`] | kubelet's messages, calls over Unix sockets, and sockets that stay |
 //! | [`apiserver`] | calls of the apiserver |
 //!
@@ -28,7 +29,10 @@ pub mod driver;
 pub mod endpoint;
 pub mod events;
 pub mod grants;
+pub mod host;
 pub mod label;
+#[cfg(test)]
+mod odd;
 pub mod plugin;
 pub mod pods;
 pub mod publisher;

@@ -2,11 +2,14 @@
 
 use clap::{Args, Parser, Subcommand};
 use firstlight_kubernetes::apiserver::ApiServer;
+use firstlight_kubernetes::events::Events;
+use firstlight_kubernetes::host::Host;
 use firstlight_kubernetes::{driver, plugin};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The memory of Firstlight's pool in Kubernetes: as a resource of pods, or for claims
 #[derive(Parser)]
@@ -57,9 +60,36 @@ impl Node {
         }
     }
 
-    fn links(&self) -> PathBuf {
-        let beside = || self.socket.with_file_name("kubernetes");
-        self.links.clone().unwrap_or_else(beside)
+    fn host(self) -> Host {
+        let beside = self.socket.with_file_name("kubernetes");
+        Host {
+            links: self.links.unwrap_or(beside),
+            socket: self.socket,
+            kubelet: self.kubelet,
+            client: self.client,
+        }
+    }
+}
+
+/// How the apiserver is reached.
+#[derive(Args)]
+struct Cluster {
+    /// The apiserver: https://HOST:PORT, or http:// of `kubectl proxy` on this machine [default: the pod's]
+    #[arg(long, value_name = "ADDRESS")]
+    apiserver: Option<String>,
+    /// Folder with the apiserver's root certificate, ca.crt, and this program's token
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
+    )]
+    secrets: PathBuf,
+}
+
+impl Cluster {
+    fn apiserver(self) -> Result<ApiServer, String> {
+        let address = self.apiserver.map_or_else(of_the_pod, Ok)?;
+        ApiServer::at(&address, &self.secrets)
     }
 }
 
@@ -78,6 +108,11 @@ struct Plugin {
     /// How long no pod must have a device until the right to its slab ends; another pod's use of it ends that at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     absent: u32,
+    /// This node's name in the cluster: what is wrong with its pool is an event of it then
+    #[arg(long = "node", value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 /// Serve claims as the driver pool.firstlight.dev: slabs are devices that a claim chooses by page, size and node
@@ -96,16 +131,8 @@ struct Driver {
     /// The folder that the container runtime reads of the Container Device Interface
     #[arg(long, value_name = "FOLDER", default_value = "/var/run/cdi")]
     cdi: PathBuf,
-    /// The apiserver: https://HOST:PORT, or http:// of `kubectl proxy` on this machine [default: the pod's]
-    #[arg(long, value_name = "ADDRESS")]
-    apiserver: Option<String>,
-    /// Folder with the apiserver's root certificate, ca.crt, and this program's token
-    #[arg(
-        long,
-        value_name = "FOLDER",
-        default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
-    )]
-    secrets: PathBuf,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 /// Serve the pool's metrics to Prometheus, at the pod's own address
@@ -128,6 +155,7 @@ Examples:
   firstlight-kubernetes plugin
   firstlight-kubernetes plugin --socket /run/firstlight/pool.sock --kubelet /var/lib/kubelet
   firstlight-kubernetes plugin --client /var/lib/firstlight/firstlight-pool
+  firstlight-kubernetes plugin --node node1    in a pod: what is wrong is an event of the node
 
 Exit codes: see firstlight-kubernetes --help";
 
@@ -164,13 +192,16 @@ fn serve(command: Command) -> Result<(), String> {
     match command {
         Command::Plugin(given) => {
             given.node.install()?;
-            until_ended(plugin::run(given.options(), &mut say))
+            until_ended(plugin::run(given.options()?, &mut say))
         }
         Command::Driver(given) => {
             given.node.install()?;
             until_ended(driver::run(given.options()?, &mut say))
         }
-        Command::Metrics(given) => given.serve(),
+        Command::Metrics(given) => until_ended(async {
+            let served = tokio::task::spawn_blocking(move || given.serve());
+            served.await.unwrap_or_else(|error| Err(error.to_string()))
+        }),
     }
 }
 
@@ -190,35 +221,43 @@ fn until_ended(served: impl Future<Output = Result<(), String>>) -> Result<(), S
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    let served = runtime.block_on(served);
+    let served = runtime.block_on(async {
+        let listens =
+            |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+        let mut term = listens(SignalKind::terminate())?;
+        let mut interrupt = listens(SignalKind::interrupt())?;
+        tokio::select! {
+            served = served => served,
+            _ = term.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        }
+    });
     // A call that waits for the daemon keeps no signal from ending this.
     runtime.shutdown_background();
     served
 }
 
 impl Plugin {
-    fn options(self) -> plugin::Options {
-        plugin::Options {
-            links: self.node.links(),
-            socket: self.node.socket,
-            kubelet: self.node.kubelet,
-            client: self.node.client,
+    fn options(self) -> Result<plugin::Options, String> {
+        let events = match self.name {
+            Some(name) => Some(Events::new(self.cluster.apiserver()?, name)),
+            None => None,
+        };
+        Ok(plugin::Options {
+            host: self.node.host(),
             pod: self.pod,
             absent: Duration::from_secs(self.absent.into()),
-        }
+            events,
+        })
     }
 }
 
 impl Driver {
     fn options(self) -> Result<driver::Options, String> {
-        let address = self.apiserver.map_or_else(of_the_pod, Ok)?;
         Ok(driver::Options {
-            links: self.node.links(),
-            socket: self.node.socket,
-            kubelet: self.node.kubelet,
-            client: self.node.client,
+            host: self.node.host(),
             cdi: self.cdi,
-            apiserver: ApiServer::at(&address, &self.secrets)?,
+            apiserver: self.cluster.apiserver()?,
             node: self.name,
         })
     }

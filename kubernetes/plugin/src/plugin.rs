@@ -3,16 +3,16 @@
 use crate::class::{Class, Slot};
 use crate::devices::{self, Devices};
 use crate::endpoint::{Common, Endpoint};
+use crate::events::Events;
 use crate::grants::{Alone, Grants};
+use crate::host::Host;
 use crate::label::{self, Held, Way};
 use crate::pods::{Absent, Pods};
 use crate::say::Speaker;
 use firstlight_pool::protocol::Status;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often kubelet's sockets and the daemon are looked at.
@@ -26,35 +26,30 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// What is to be served, and where.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The daemon's socket.
-    pub socket: PathBuf,
-    /// kubelet's folder.
-    pub kubelet: PathBuf,
-    /// The folder of the links that are mounted.
-    pub links: PathBuf,
-    /// The program that containers get, on the host.
-    pub client: Option<PathBuf>,
+    /// Where.
+    pub host: Host,
     /// The pod that this runs in, `namespace/name`.
     pub pod: Option<String>,
     /// How long a device has to be no pod's until its grant ends.
     pub absent: Duration,
+    /// Those of its node, if the apiserver is to be told of trouble.
+    pub events: Option<Events>,
 }
 
-/// Serves until a signal ends it. Pods keep what they have.
+/// Serves until it is dropped. Pods keep what they have.
 ///
 /// # Errors
 /// Why it can't serve at all.
 pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), String> {
-    let _alone = Alone::at(&options.links)?;
+    let host = options.host;
+    let _alone = Alone::at(&host.links)?;
     let common = Arc::new(Common {
-        grants: Grants::new(&options.socket, &options.links),
-        pods: Pods::of_kubelet(&options.kubelet),
-        folder: options.kubelet.join("device-plugins"),
-        client: options.client.clone(),
+        grants: Grants::new(&host.socket, &host.links),
+        pods: Pods::of_kubelet(&host.kubelet),
+        folder: host.kubelet.join("device-plugins"),
+        client: host.client,
+        events: options.events.clone(),
     });
-    let listens = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-    let mut term = listens(SignalKind::terminate())?;
-    let mut interrupt = listens(SignalKind::interrupt())?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut plugin = Plugin {
@@ -66,14 +61,10 @@ pub async fn run(options: Options, say: &mut dyn FnMut(&str)) -> Result<(), Stri
         patience: options.absent,
         answered: Instant::now(),
     };
-    let mut speaker = Speaker::new(say);
+    let mut speaker = Speaker::new(say, options.events);
     let mut swept = Instant::now();
     loop {
-        tokio::select! {
-            _ = term.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = ticks.tick() => {}
-        }
+        ticks.tick().await;
         plugin.look(&mut speaker).await?;
         if swept.elapsed() >= SWEEP.min(plugin.patience) {
             plugin.sweep(&mut speaker).await;
@@ -101,16 +92,18 @@ impl Plugin {
             Ok(status) => {
                 label::only(Way::Plugin, &status)?;
                 self.answered = Instant::now();
-                if speaker.settle("daemon") {
+                if speaker.settle("PoolAway") {
                     speaker.tell("the pool answers again");
                 }
                 let held = status.grants.iter().filter_map(label::of_grant);
                 self.granted = held.map(|held| held.slot).collect();
+                speaker.keep("PoolLacksSlabs", devices::trouble(&status));
+                speaker.keep("SlabsRemoved", devices::removed(&status));
                 self.list(&status, speaker);
             }
             Err(_) if self.answered.elapsed() < AWAY => {}
             Err(error) => {
-                speaker.trouble("daemon", &format!("no device is healthy: {error}"));
+                speaker.warn("PoolAway", &format!("no device is healthy: {error}"));
                 for endpoint in self.endpoints.values() {
                     let unhealthy = endpoint.devices().into_keys().map(|id| (id, false));
                     endpoint.set(unhealthy.collect());
@@ -120,7 +113,7 @@ impl Plugin {
         for (class, endpoint) in &mut self.endpoints {
             match endpoint.keep_up().await {
                 Ok(true) => {
-                    speaker.settle("kubelet");
+                    speaker.settle("PoolNotKnown");
                     let (healthy, all) = counted(&endpoint.devices());
                     let resource = class.resource();
                     speaker.tell(&format!(
@@ -129,7 +122,7 @@ impl Plugin {
                 }
                 Ok(false) => {}
                 Err(text) => {
-                    speaker.trouble("kubelet", &text);
+                    speaker.warn("PoolNotKnown", &text);
                 }
             }
         }

@@ -1,17 +1,17 @@
 //! Keeps a node's slices at the apiserver as they have to be, whoever changes them: kubelet removes them when it starts.
 
 use crate::apiserver::{ApiError, ApiServer};
-use crate::slices::{self, COLLECTION, Change, Device, List, Node};
+use crate::slices::{self, COLLECTION, Change, Device, Node};
 use http::StatusCode;
-use serde::Deserialize;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 
-/// How long it waits after a failure.
-const AGAIN: Duration = Duration::from_secs(1);
-/// How long it leaves changes of others alone, so that two that disagree don't keep the apiserver busy.
+/// How long it leaves changes of others alone, so that two that disagree don't keep the apiserver busy. After each failure
+/// in a row it waits twice as long as after the one before, at most so long.
 const PAUSE: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(8);
 
 /// What it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,20 +37,11 @@ pub struct Publisher {
     pub said: mpsc::Sender<Said>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Named {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Deserialize)]
-struct Metadata {
-    uid: String,
-}
-
 impl Publisher {
     /// Publishes for as long as there is something to publish.
     pub async fn run(self) {
         let mut wanted = self.wanted.clone();
+        let mut pause = PAUSE;
         loop {
             let devices = wanted.borrow_and_update().clone();
             let done = tokio::select! {
@@ -60,31 +51,32 @@ impl Publisher {
                 },
                 Some(done) = async { Some(self.publish(devices.as_deref()?).await) } => done,
             };
-            if let Err(error) = done {
+            let Err(error) = done else {
+                pause = PAUSE;
+                continue;
+            };
+            // Where another was faster once, all is as it should be.
+            if !error.is_overtaken() || pause > PAUSE {
                 let text = format!("claims see not what there is: {error}");
                 let _ = self.said.send(Said::Trouble(text)).await;
-                tokio::time::sleep(AGAIN).await;
             }
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(LONGEST);
         }
     }
 
     /// Makes slices what they have to be, and waits until they may not be so any more.
     async fn publish(&self, devices: &[Device]) -> Result<(), ApiError> {
         let selection = slices::selection(&self.node);
-        let there: List = self.apiserver.get(&selection).await?;
-        let node = self
-            .node(devices.is_empty() && there.items.is_empty())
-            .await?;
-        for change in slices::changes(&node, devices, &there.items) {
-            match self.apply(change).await {
-                // Another was faster: what there is is asked again.
-                Err(error) if error.is_overtaken() => return Ok(()),
-                done => done?,
-            }
+        let list: Value = self.apiserver.get(&selection).await?;
+        let there = slices::of(&list, &self.node);
+        let node = self.node(devices.is_empty() && there.is_empty()).await?;
+        for change in slices::changes(&node, devices, &there) {
+            self.apply(change).await?;
         }
         let _ = self.said.send(Said::Published(devices.len())).await;
         tokio::select! {
-            changed = self.apiserver.changes(&selection, &there.metadata.resource_version) => {
+            changed = self.apiserver.changes(&selection, slices::version(&list)) => {
                 match changed {
                     // A version that is too old.
                     Err(ApiError::Refused(StatusCode::GONE, _)) | Ok(()) => {
@@ -105,7 +97,9 @@ impl Publisher {
             String::new()
         } else {
             let path = format!("/api/v1/nodes/{name}");
-            self.apiserver.get::<Named>(&path).await?.metadata.uid
+            let node: Value = self.apiserver.get(&path).await?;
+            let uid = node["metadata"]["uid"].as_str();
+            uid.unwrap_or_default().into()
         };
         Ok(Node { name, uid })
     }

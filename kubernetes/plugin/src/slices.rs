@@ -16,22 +16,35 @@ pub const COLLECTION: &str = "/apis/resource.k8s.io/v1/resourceslices";
 const MOST: usize = 128;
 
 /// A slice of a node's devices.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSlice {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
+    api_version: &'static str,
+    kind: &'static str,
     /// As it came, so that nothing of it is lost when it goes back.
-    #[serde(default)]
     pub metadata: Map<String, Value>,
     /// What it says.
     pub spec: Spec,
 }
 
+impl ResourceSlice {
+    fn new(metadata: Map<String, Value>, spec: Spec) -> Self {
+        Self {
+            api_version: "resource.k8s.io/v1",
+            kind: "ResourceSlice",
+            metadata,
+            spec,
+        }
+    }
+
+    fn name(&self) -> &str {
+        let name = self.metadata.get("name").and_then(Value::as_str);
+        name.unwrap_or_default()
+    }
+}
+
 /// What a slice says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// Whose.
@@ -47,7 +60,7 @@ pub struct Spec {
 }
 
 /// All slices of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pool {
     /// The node's name.
@@ -93,23 +106,32 @@ pub struct Capacity {
     pub value: String,
 }
 
-/// All slices of a selection.
-#[derive(Debug, Deserialize)]
-pub struct List {
-    /// As of when.
-    pub metadata: ListMetadata,
-    /// They.
-    #[serde(default)]
-    pub items: Vec<ResourceSlice>,
+/// The slices of a node in an apiserver's list, which may have any shape: of one that is not understood the name and the
+/// generation are kept, so that it is replaced.
+#[must_use]
+pub fn of(list: &Value, node: &str) -> Vec<ResourceSlice> {
+    let items = list["items"].as_array().into_iter().flatten();
+    let slices = items.filter_map(|item| {
+        let spec = &item["spec"];
+        let is_own = spec["driver"] == DRIVER && spec["nodeName"] == node;
+        let metadata = item["metadata"].as_object().filter(|_| is_own)?;
+        let spec = Spec::deserialize(spec).unwrap_or_else(|_| Spec {
+            pool: Pool {
+                generation: spec["pool"]["generation"].as_u64().unwrap_or_default(),
+                ..Pool::default()
+            },
+            ..Spec::default()
+        });
+        Some(ResourceSlice::new(metadata.clone(), spec))
+    });
+    slices.filter(|slice| !slice.name().is_empty()).collect()
 }
 
-/// As of when a list is.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ListMetadata {
-    /// From here on changes are told.
-    #[serde(default)]
-    pub resource_version: String,
+/// As of when a list is: from here on changes are told.
+#[must_use]
+pub fn version(list: &Value) -> &str {
+    let version = list["metadata"]["resourceVersion"].as_str();
+    version.unwrap_or_default()
 }
 
 /// A node of the cluster.
@@ -204,7 +226,7 @@ pub fn changes(node: &Node, devices: &[Device], there: &[ResourceSlice]) -> Vec<
     if is_so {
         return Vec::new();
     }
-    let generation = last.map_or(1, |last| last + 1);
+    let generation = last.map_or(1, |last| last.saturating_add(1));
     let spec = |chunk: &[Device]| Spec {
         driver: DRIVER.into(),
         pool: Pool {
@@ -215,32 +237,18 @@ pub fn changes(node: &Node, devices: &[Device], there: &[ResourceSlice]) -> Vec<
         node_name: node.name.clone(),
         devices: chunk.to_vec(),
     };
-    let name = |slice: &ResourceSlice| {
-        let name = slice.metadata.get("name").and_then(Value::as_str);
-        name.unwrap_or_default().to_string()
-    };
     let mut all = Vec::new();
     for (at, chunk) in chunks.iter().enumerate() {
         all.push(match there.get(at) {
-            Some(slice) => {
-                let mut slice = slice.clone();
-                slice.spec = spec(chunk);
-                Change::Replace(name(&slice), Box::new(slice))
-            }
-            None => Change::Create(Box::new(ResourceSlice {
-                api_version: "resource.k8s.io/v1".into(),
-                kind: "ResourceSlice".into(),
-                metadata: metadata(node),
-                spec: spec(chunk),
-            })),
+            Some(slice) => Change::Replace(
+                slice.name().into(),
+                Box::new(ResourceSlice::new(slice.metadata.clone(), spec(chunk))),
+            ),
+            None => Change::Create(Box::new(ResourceSlice::new(metadata(node), spec(chunk)))),
         });
     }
-    all.extend(
-        there
-            .iter()
-            .skip(count)
-            .map(|slice| Change::Remove(name(slice))),
-    );
+    let left = there.iter().skip(count);
+    all.extend(left.map(|slice| Change::Remove(slice.name().into())));
     all
 }
 
@@ -260,6 +268,8 @@ fn metadata(node: &Node) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::odd::odd;
+    use proptest::prelude::*;
 
     fn node() -> Node {
         Node {
@@ -290,6 +300,26 @@ mod tests {
                 }
                 Change::Remove(name) => there.retain(|slice| !named(slice, &name)),
             }
+        }
+    }
+
+    fn list() -> Value {
+        let mut there = Vec::new();
+        apply(&mut there, changes(&node(), &devices(130), &[]));
+        for slice in &mut there {
+            slice.spec.devices.truncate(2);
+        }
+        json!({"metadata": {"resourceVersion": "7"}, "items": there})
+    }
+
+    proptest! {
+        #[test]
+        fn from_a_list_of_any_shape_one_turn_of_changes_is_enough(list in odd(list()), count in 0u32..3) {
+            let mut there = of(&list, "node1");
+            let _ = version(&list);
+            let turn = changes(&node(), &devices(count), &there);
+            apply(&mut there, turn);
+            prop_assert_eq!(changes(&node(), &devices(count), &there), []);
         }
     }
 
@@ -356,6 +386,48 @@ mod tests {
                 assert!(slice.spec.pool.generation >= last);
                 last = slice.spec.pool.generation;
             }
+        }
+    }
+
+    #[test]
+    fn of_a_list_all_is_passed_over_that_is_not_of_this_node() {
+        let mut own = Vec::new();
+        apply(&mut own, changes(&node(), &devices(3), &[]));
+        let own = serde_json::to_value(&own[0]).unwrap();
+        let with = |spoil: fn(&mut Value)| {
+            let mut slice = own.clone();
+            spoil(&mut slice);
+            slice
+        };
+        let list = json!({"kind": "ResourceSliceList", "items": [
+            with(|slice| slice["spec"]["driver"] = "gpu.example.com".into()),
+            with(|slice| slice["spec"]["nodeName"] = "node2".into()),
+            with(|slice| drop(slice["spec"].take())),
+            with(|slice| drop(slice["metadata"].take())),
+            with(|slice| slice["metadata"]["name"] = 7.into()),
+            null,
+        ]});
+        assert_eq!(of(&list, "node1"), []);
+        assert_eq!(of(&json!({"items": null}), "node1"), []);
+        // What a later version of the interface may say.
+        let newer = with(|slice| {
+            slice["spec"]["devices"][0]["taints"] = json!([]);
+            slice["spec"]["sharedCounters"] = Value::Null;
+        });
+        let there = of(&json!({"items": [newer]}), "node1");
+        assert_eq!(changes(&node(), &devices(3), &there), []);
+        // What it can't say here is replaced.
+        for (last, next) in [(41, 42), (u64::MAX, u64::MAX)] {
+            let mut odd = own.clone();
+            odd["spec"]["devices"][0]["attributes"]["page"] = json!({"bools": [true]});
+            odd["spec"]["pool"]["generation"] = last.into();
+            let there = of(&json!({"items": [odd]}), "node1");
+            let turn = changes(&node(), &devices(3), &there);
+            let [Change::Replace(name, slice)] = &turn[..] else {
+                panic!("{turn:?}")
+            };
+            assert_eq!(name, "made-1-0");
+            assert_eq!(slice.spec.pool.generation, next);
         }
     }
 

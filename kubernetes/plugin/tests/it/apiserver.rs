@@ -33,12 +33,16 @@ struct Things {
     tokens: Vec<String>,
     /// It answers every call so.
     refuses: Option<u16>,
+    /// It lets none replace a slice.
+    conflicts: bool,
 }
 
 #[derive(Clone)]
 struct Known {
     things: Arc<Mutex<Things>>,
     changed: Arc<watch::Sender<u64>>,
+    /// It answers nothing of claims.
+    silent: Arc<watch::Sender<bool>>,
 }
 
 /// One, ended with the value.
@@ -102,6 +106,7 @@ impl Api {
         let known = Known {
             things: Arc::default(),
             changed: Arc::new(watch::Sender::new(0)),
+            silent: Arc::default(),
         };
         let shared = known.clone();
         let serving = tokio::spawn(async move {
@@ -135,6 +140,20 @@ impl Api {
 
     pub(crate) fn refuse(&self, code: Option<u16>) {
         self.things().refuses = code;
+    }
+
+    pub(crate) fn conflict(&self, conflicts: bool) {
+        self.things().conflicts = conflicts;
+    }
+
+    /// Calls for claims wait from now on, or go on.
+    pub(crate) fn keep_waiting(&self, wait: bool) {
+        self.known.silent.send_replace(wait);
+    }
+
+    /// How many do.
+    pub(crate) fn waiting(&self) -> usize {
+        self.known.silent.receiver_count()
     }
 
     pub(crate) fn slices(&self) -> Vec<Value> {
@@ -223,6 +242,10 @@ impl Known {
             things.tokens.push(token.into());
             things.refuses
         };
+        if parts.uri.path().contains("/resourceclaims/") {
+            let mut silent = self.silent.subscribe();
+            let _ = silent.wait_for(|silent| !silent).await;
+        }
         let answer = if let Some(code) = refuses {
             Err(code)
         } else if query.contains("watch=1") {
@@ -278,6 +301,7 @@ impl Known {
             .map(|slice| slice["metadata"]["resourceVersion"].clone());
         match *method {
             Method::POST => {}
+            Method::PUT if things.conflicts => return Err(409),
             Method::PUT if before.is_none() => return Err(404),
             Method::PUT if before != Some(thing["metadata"]["resourceVersion"].clone()) => {
                 return Err(409);

@@ -72,6 +72,11 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
+    /// It takes connections, and does nothing.
+    pub(crate) fn stop(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+    }
+
     pub(crate) fn start_again(&mut self) {
         self.child = spawn(&self.folder);
     }

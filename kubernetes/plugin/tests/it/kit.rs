@@ -4,6 +4,7 @@ use crate::daemon::Daemon;
 use crate::kubelet::Kubelet;
 use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::protocol::{RefusalCode, Take};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,6 +60,12 @@ impl Plugin {
         self.child.wait().unwrap();
     }
 
+    /// The code with which it ends at a signal.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
     /// The next line with these words.
     pub(crate) fn says(&self, words: &str) -> String {
         loop {
@@ -99,11 +106,15 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start() -> Self {
+        Self::with(plugin)
+    }
+
+    pub(crate) fn with(plugin: impl FnOnce(&Path) -> Command) -> Self {
         let folder = tempfile::Builder::new().prefix("node").tempdir().unwrap();
         Self {
             daemon: Daemon::start(folder.path()),
             kubelet: Kubelet::start(folder.path()),
-            plugin: Plugin::start(folder.path()),
+            plugin: Plugin::of(plugin(folder.path())),
             folder,
         }
     }

@@ -1,5 +1,6 @@
 //! Pods come and go.
 
+use crate::apiserver::Api;
 use crate::kit::{Node, Plugin, plugin, refusal, take, until, until_async};
 use firstlight_kubernetes::api::{Empty, device_plugin as api};
 use firstlight_pool::client::Client;
@@ -133,6 +134,30 @@ async fn a_class_that_is_removed_leaves_the_devices_that_pods_have() {
     node.plugin.says("has ended");
     let socket = node.kubelet.plugins().join("firstlight-thp-2m.sock");
     until("its endpoint is gone", || !socket.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_an_event_of_the_node() {
+    let api = Api::start().await;
+    let node = Node::with(|folder| {
+        let mut command = plugin(folder);
+        command.args(["--node", "node1", "--apiserver", &api.address]);
+        command
+    });
+    node.kubelet.admit("a", "any-0").await.unwrap();
+    node.kubelet.start_container("any-0").await.unwrap();
+    for device in ["any-8", "any-9"] {
+        node.kubelet.admit("b", device).await.unwrap_err();
+    }
+    until("an event", || !api.events().is_empty());
+    node.daemon.reload("fill = { rate = \"0\" }\n[[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"4M\"\nslabs = 1\n");
+    until("an event", || api.events().len() > 1);
+    let [refused, removed] = &api.events()[..] else {
+        panic!("{:?}", api.events())
+    };
+    assert!(refused.contains("has no device \"any-8\""), "{refused}");
+    assert!(removed.contains("keeps no slab any more"), "{removed}");
+    assert!(removed.ends_with("thp-2m/any-0"), "{removed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

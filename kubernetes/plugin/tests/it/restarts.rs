@@ -4,6 +4,7 @@ use crate::kit::{Node, PATIENCE, Plugin, refusal, until};
 use firstlight_pool::client::{Allocated, ClientError};
 use firstlight_pool::protocol::RefusalCode;
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ALL: [&str; 3] = ["any-0", "any-1", "any-2"];
@@ -92,6 +93,26 @@ async fn while_there_is_no_daemon_no_device_is_healthy_and_pods_wait() {
     node.daemon.until_clean(3);
     assert!(node.take("any-0").is_ok());
     node.kubelet.until_healthy(&ALL).await;
+}
+
+/// As the first process of a container, which no signal ends that it does not wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_all_ways_of_serving_with_code_0() {
+    let mut node = Node::start();
+    node.kubelet.until_healthy(&ALL).await;
+    let socket = node.kubelet.plugins().join("firstlight-thp-2m.sock");
+    assert!(socket.exists());
+    // Also while it waits for a daemon that does not answer.
+    node.daemon.stop();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(node.plugin.end(), Some(0));
+    assert!(!socket.exists());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight-kubernetes"));
+    command.args(["metrics", "--listen", "127.0.0.1:0", "--socket"]);
+    command.arg(node.daemon.socket());
+    let mut metrics = Plugin::of(command);
+    metrics.says("metrics at");
+    assert_eq!(metrics.end(), Some(0));
 }
 
 /// A small generator of numbers, the same each time.
