@@ -6,6 +6,7 @@ use firstlight_kubernetes::events::Events;
 use firstlight_kubernetes::host::Host;
 use firstlight_kubernetes::{driver, plugin};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,6 +55,9 @@ struct Node {
 
 impl Node {
     fn install(&self) -> Result<(), String> {
+        if let Some(folder) = self.socket.parent() {
+            close_to_lists(folder)?;
+        }
         match (&self.install, &self.client) {
             (Some(file), Some(client)) => install(file, client),
             _ => Ok(()),
@@ -277,6 +281,19 @@ fn of_the_pod() -> Result<String, String> {
         host
     };
     Ok(format!("https://{host}:{port}"))
+}
+
+/// Lets others pass our folder of the pool's socket and not list it, which kubelet makes for all to list: whoever does
+/// that may keep all waiting that make something there.
+fn close_to_lists(folder: &Path) -> Result<(), String> {
+    let Ok(found) = std::fs::metadata(folder) else {
+        return Ok(());
+    };
+    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o066 == 0 {
+        return Ok(());
+    }
+    let closed = std::fs::set_permissions(folder, PermissionsExt::from_mode(0o711));
+    closed.map_err(|error| format!("cannot set the mode of {}: {error}", folder.display()))
 }
 
 /// Copies a program, in one step: containers run what was there before.

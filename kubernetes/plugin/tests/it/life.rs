@@ -5,6 +5,7 @@ use crate::kit::{Node, Plugin, plugin, refusal, take, until, until_async};
 use firstlight_kubernetes::api::{Empty, device_plugin as api};
 use firstlight_pool::client::Client;
 use firstlight_pool::protocol::RefusalCode;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Instant;
 use tonic::Code;
@@ -46,6 +47,19 @@ async fn each_slab_is_a_device_and_a_pod_takes_the_one_of_its_own() {
     assert_eq!(refusal(node.take("any-0")), RefusalCode::Quota);
     drop(taken);
     until("its slab is clean", || node.take("any-0").is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pool_s_folder_is_listed_by_no_stranger() {
+    let node = Node::with(|folder| {
+        // As kubelet makes it.
+        std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
+        plugin(folder)
+    });
+    until("it is passed only", || {
+        let folder = std::fs::metadata(node.folder.path()).unwrap();
+        folder.mode() & 0o777 == 0o711
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]
