@@ -1,11 +1,11 @@
 //! What an operator changes while a daemon serves.
 
-use super::kit::{Daemon, another_user, huge_pages, is_root, take, until};
+use super::kit::{Daemon, M, another_user, huge_pages, is_root, take, until};
 use crate::common::schema;
 use crate::fake_qemu;
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::hugepages;
-use firstlight_pool::protocol::{FillChange, RefusalCode};
+use firstlight_pool::protocol::{FillChange, GrantRequest, Label, PageSize, RefusalCode, Resize};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
 use std::path::Path;
@@ -151,16 +151,44 @@ fn an_observer_changes_nothing() {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(daemon.path(), open).unwrap();
     let socket = daemon.socket();
+    let grant = || GrantRequest {
+        page: PageSize::Transparent,
+        node: None,
+        size_class_bytes: 4 * M,
+        uses: 1,
+        label: Some(Label::new("shop/vm")),
+    };
+    let there = daemon.connect().grant(grant()).unwrap();
     another_user(OBSERVER, || {
-        let refused = Client::connect(&socket).unwrap().fill(FillChange {
+        let mut open = Client::connect(&socket).unwrap();
+        let fill = open.fill(FillChange {
             on: Some(false),
             rate: None,
         });
-        let Err(ClientError::Refused(refusal)) = refused else {
-            panic!("{refused:?}");
-        };
-        assert_eq!(refusal.code, RefusalCode::Denied);
+        let resize = open.resize(Resize {
+            page: PageSize::Transparent,
+            node: None,
+            size_class_bytes: 4 * M,
+            slabs: 0,
+        });
+        let grant = open.grant(grant());
+        let revoke = open.revoke(there.grant);
+        for refused in [
+            fill.map(drop),
+            resize.map(drop),
+            grant.map(drop),
+            revoke.map(drop),
+        ] {
+            let Err(ClientError::Refused(refusal)) = refused else {
+                panic!("{refused:?}");
+            };
+            assert_eq!(refusal.code, RefusalCode::Denied);
+        }
+        let seen = open.status().unwrap().grants;
+        let label = seen[0].label.as_ref().map(Label::as_str);
+        assert_eq!((seen[0].grant, label), (there.grant, Some("shop/vm")));
     });
+    assert_eq!(daemon.status().grants.len(), 1, "it is there");
 }
 
 /// Each slab that a client keeps open after its lease is a descriptor of the daemon's: others stay connected.
