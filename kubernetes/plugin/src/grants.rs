@@ -17,8 +17,9 @@ use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::protocol::{GrantId, GrantRequest, RefusalCode, Status as PoolStatus};
 use rustix::fs::{FlockOperation, flock};
 use std::fmt;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -298,7 +299,7 @@ impl Alone {
     /// That another one serves the pool, or why that isn't known.
     pub fn at(links: &Path) -> Result<Self, String> {
         let path = links.join("lock");
-        let opened = std::fs::create_dir_all(links).and_then(|()| File::create(&path));
+        let opened = make_private(links).and_then(|()| File::create(&path));
         let file = opened.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
         locked.map_err(|error| match io::Error::from(error).kind() {
@@ -310,6 +311,18 @@ impl Alone {
         })?;
         Ok(Self { _locked: file })
     }
+}
+
+/// Makes a folder that only we pass: whoever lists one may keep all waiting that make something there. What mounts the
+/// links is root.
+fn make_private(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    DirBuilder::new().mode(0o700).create(folder)
 }
 
 async fn blocking<T: Send + 'static>(

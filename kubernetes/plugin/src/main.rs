@@ -55,13 +55,12 @@ struct Node {
 
 impl Node {
     fn install(&self) -> Result<(), String> {
-        if let Some(folder) = self.socket.parent() {
-            close_to_lists(folder)?;
-        }
-        match (&self.install, &self.client) {
-            (Some(file), Some(client)) => install(file, client),
-            _ => Ok(()),
-        }
+        let (Some(file), Some(client)) = (&self.install, &self.client) else {
+            return Ok(());
+        };
+        // Then this is a pod's, and the folder is the pool's alone.
+        self.socket.parent().map_or(Ok(()), close_to_lists)?;
+        install(file, client)
     }
 
     fn host(self) -> Host {
@@ -289,10 +288,13 @@ fn close_to_lists(folder: &Path) -> Result<(), String> {
     let Ok(found) = std::fs::metadata(folder) else {
         return Ok(());
     };
-    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o066 == 0 {
+    let mode = found.mode() & 0o7777;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    // One that is sticky is for all to write to.
+    if !is_ours || mode & 0o1000 != 0 || mode & 0o066 == 0 {
         return Ok(());
     }
-    let closed = std::fs::set_permissions(folder, PermissionsExt::from_mode(0o711));
+    let closed = std::fs::set_permissions(folder, PermissionsExt::from_mode(mode & !0o066));
     closed.map_err(|error| format!("cannot set the mode of {}: {error}", folder.display()))
 }
 

@@ -221,6 +221,24 @@ impl Doors {
         Some(socket)
     }
 
+    /// Closes the folder of all grants to others, where it was open to them: now, since whoever lists it keeps all waiting
+    /// that change it.
+    pub(super) fn close_to_others(&self) -> io::Result<()> {
+        let Some(all) = &self.folder else {
+            return Ok(());
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = match openat(CWD, all, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            folder => folder?,
+        };
+        make_private(all)?;
+        if fstat(&folder)?.st_mode & 0o077 != 0 {
+            rustix::fs::fchmod(&folder, Mode::RWXU)?;
+        }
+        Ok(())
+    }
+
     /// Removes folders of grants that there are not: a daemon was killed before it wrote one down, or after.
     fn remove_others(&self, known: &BTreeSet<GrantId>) {
         let Some(all) = &self.folder else { return };
@@ -340,6 +358,11 @@ impl Pool {
     pub(super) fn restore_grants(&mut self, say: &mut dyn FnMut(&str)) {
         let grants: Vec<Grant> = self.journal().grants().cloned().collect();
         let known = grants.iter().map(|grant| grant.id).collect();
+        if let Err(error) = self.doors.close_to_others() {
+            say(&format!(
+                "the folder of grants is not closed to others: {error}"
+            ));
+        }
         self.doors.remove_others(&known);
         for grant in grants {
             let id = grant.id;

@@ -32,8 +32,8 @@ pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
 }
 
 /// Makes the folder, which only we may enter, and the folders above it, which
-/// the socket may lie in. One that is there becomes such, if it is ours: it is looked at and not made again, since whoever
-/// lists the folder above keeps all waiting that make something there.
+/// the socket may lie in. One that is there must be ours; it is looked at and not made again, since whoever lists the
+/// folder above keeps all waiting that make something there.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     let stat = match rustix::fs::lstat(directory) {
         Err(rustix::io::Errno::NOENT) => {
@@ -54,11 +54,8 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     // A user that may put names into it could have us mount anywhere.
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
         return Err(io::Error::other(
-            "it is another user's, or others may write to it; `directory` must be the daemon's own",
+            "it is another user's, or others may write to it; it must be the daemon's own",
         ));
-    }
-    if stat.st_mode & 0o077 != 0 {
-        std::fs::set_permissions(directory, PermissionsExt::from_mode(0o700))?;
     }
     Ok(())
 }

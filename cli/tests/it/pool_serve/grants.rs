@@ -117,6 +117,20 @@ fn container() -> tempfile::TempDir {
     folder
 }
 
+/// As an administrator may have left it: whoever passes it reaches all grants.
+#[test]
+fn a_folder_of_grants_that_is_open_to_others_is_closed_at_the_start() {
+    let mut daemon = daemon();
+    let granted = grant(&daemon, 1);
+    let all = Path::new(&granted.folder).parent().unwrap();
+    daemon.kill();
+    std::fs::set_permissions(all, PermissionsExt::from_mode(0o755)).unwrap();
+    daemon.start_again();
+    daemon.until_it_answers();
+    let mode = std::fs::metadata(all).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
 #[test]
 fn a_mounted_folder_is_the_right_to_slabs_and_outlives_daemons() {
     if !is_root() {

@@ -54,7 +54,10 @@ async fn the_pool_s_folder_is_listed_by_no_stranger() {
     let node = Node::with(|folder| {
         // As kubelet makes it.
         std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
-        plugin(folder)
+        let mut command = plugin(folder);
+        command.args(["--install", "/bin/true", "--client"]);
+        command.arg(folder.join("client"));
+        command
     });
     until("it is passed only", || {
         let folder = std::fs::metadata(node.folder.path()).unwrap();
