@@ -196,7 +196,10 @@ impl<'s, T: Transport> Balloon<'s, T> {
     /// # Errors
     /// [`VirtioError`]; [`VirtioError::NotOffered`] without [`Balloon::reports`]. The ranges
     /// can be used after each but [`VirtioError::Unreleased`].
-    pub fn report(&mut self, ranges: &[FreeRange]) -> Result<(), VirtioError> {
+    pub fn report(
+        &mut self,
+        ranges: impl IntoIterator<Item = FreeRange>,
+    ) -> Result<(), VirtioError> {
         let Some(queue) = &mut self.reporting else {
             let features = feature::REPORTING;
             return Err(VirtioError::NotOffered { features });
@@ -207,7 +210,7 @@ impl<'s, T: Transport> Balloon<'s, T> {
             device_writes: true,
         };
         let (mut buffers, mut count) = ([none; MOST_RANGES], 0);
-        for &FreeRange { address, bytes } in ranges {
+        for FreeRange { address, bytes } in ranges {
             let mut at = 0;
             while at < bytes {
                 let bytes =

@@ -47,7 +47,7 @@ fn queues_have_the_numbers_of_what_is_offered() {
         let mut balloon = balloon(&shared, &fake);
         assert_eq!(fake.seen.borrow().queues, queues, "{offered:#x}");
         assert_eq!(balloon.reports(), reporting.is_some());
-        let report = balloon.report(&ranges(1));
+        let report = balloon.report(ranges(1));
         let Some(reporting) = reporting else {
             let features = feature::REPORTING;
             assert_eq!(report, Err(VirtioError::NotOffered { features }));
@@ -108,7 +108,7 @@ fn a_range_that_is_longer_than_a_buffer_is_several() {
         address: 1 << 40,
         bytes: (16 << 30) + (2 << 20),
     };
-    balloon.report(&[range]).unwrap();
+    balloon.report([range]).unwrap();
     let seen = fake.seen.borrow();
     let buffers = seen.chains.iter().flat_map(|(_, buffers)| buffers);
     let mut end = range.address;
@@ -125,7 +125,7 @@ fn reports_are_chains_that_the_device_writes() {
     let shared = SharedMemory::new();
     let fake = fake(&shared, ALL);
     let mut balloon = balloon(&shared, &fake);
-    balloon.report(&ranges(70)).unwrap();
+    balloon.report(ranges(70)).unwrap();
     let seen = fake.seen.borrow();
     let lengths: Vec<_> = seen.chains.iter().map(|(_, chain)| chain.len()).collect();
     assert_eq!(lengths, [32, 32, 6]);
@@ -208,7 +208,7 @@ fn devices_that_fail_are_reset_and_are_errors() {
         let fake = fake(&shared, ALL);
         let mut balloon = balloon(&shared, &fake);
         fake.seen.borrow_mut().manner = manner;
-        let error = balloon.report(&ranges(3)).unwrap_err();
+        let error = balloon.report(ranges(3)).unwrap_err();
         let text = std::format!("{error}");
         assert!(text.contains(expected), "{manner:?}: {text}");
         assert_eq!(fake.seen.borrow().resets, 2, "{manner:?}");
@@ -220,10 +220,10 @@ fn devices_that_fail_are_reset_and_are_errors() {
         }
         // It works no more until there is a new driver.
         fake.seen.borrow_mut().manner = Manner::Answers;
-        let again = balloon.report(&ranges(1));
+        let again = balloon.report(ranges(1));
         assert_eq!(again, Err(VirtioError::NeedsReset { status: 0 }));
         let mut again = Balloon::new(fake.clone(), patience(), &shared, AT).unwrap();
-        assert_eq!(again.report(&ranges(1)), Ok(()));
+        assert_eq!(again.report(ranges(1)), Ok(()));
     }
 }
 

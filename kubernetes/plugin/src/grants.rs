@@ -313,7 +313,7 @@ impl Alone {
     }
 }
 
-/// Makes a folder that only we pass: whoever lists one may keep all waiting that make something there. What mounts the
+/// Makes a folder that only we pass: a process that lists one may keep all waiting that make something there. What mounts the
 /// links is root.
 fn make_private(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {

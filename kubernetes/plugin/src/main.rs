@@ -282,8 +282,8 @@ fn of_the_pod() -> Result<String, String> {
     Ok(format!("https://{host}:{port}"))
 }
 
-/// Lets others pass our folder of the pool's socket and not list it, which kubelet makes for all to list: whoever does
-/// that may keep all waiting that make something there.
+/// Lets others pass our folder of the pool's socket and not list it, which kubelet makes for all to list: a process that
+/// does may keep all waiting that make something there.
 fn close_to_lists(folder: &Path) -> Result<(), String> {
     let Ok(found) = std::fs::metadata(folder) else {
         return Ok(());

@@ -34,8 +34,8 @@ pub(super) fn length(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Bytes the pace has allowed for that a worker did not need yet, in jobs before either: by the size of the page they are
-/// for, so that small pages do not spend what a large one has waited for.
+/// Bytes that the pace has allowed and a worker did not need yet, also in jobs before this one: by the size of the page that
+/// they are for, so that small pages do not spend what a large one has waited for.
 pub(super) type Paid = BTreeMap<u64, u64>;
 
 /// The steps of a job, and what they cost.
@@ -84,7 +84,7 @@ impl<'j> Batches<'j> {
     /// Waits until a page of `bytes` may be zeroed; what was paid for one and not needed is
     /// still good. `false` where it would have to wait and `is_stopped`.
     ///
-    /// By pieces, each for whichever worker asks first: a large page waits for no end of small ones, nor they for it.
+    /// By pieces, each for the worker that asks first: a large page waits for no end of small ones, nor they for it.
     pub(super) fn pay(&mut self, bytes: u64, is_stopped: impl Fn() -> bool) -> io::Result<bool> {
         while self.paid_for(bytes) < bytes {
             let piece = PIECE_BYTES.min(bytes - self.paid_for(bytes));

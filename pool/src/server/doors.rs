@@ -17,8 +17,8 @@ use crate::machine::{ConnectionId, Event};
 use crate::os::memory_file;
 use crate::os::threads::Threads;
 use crate::protocol::{GrantId, Granted, MOST_GRANTS, Refusal, RefusalCode};
-use crate::store::{make_passable, make_private};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat, openat};
+use crate::store::{check_ours, make_passable, make_private};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fchmod, fstat, openat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -221,8 +221,8 @@ impl Doors {
         Some(socket)
     }
 
-    /// Closes the folder of all grants to others, where it was open to them: now, since whoever lists it keeps all waiting
-    /// that change it.
+    /// Closes the folder of all grants to others, where it was open to them: at the start, since a process that lists it
+    /// keeps all waiting that change it.
     pub(super) fn close_to_others(&self) -> io::Result<()> {
         let Some(all) = &self.folder else {
             return Ok(());
@@ -232,9 +232,10 @@ impl Doors {
             Err(rustix::io::Errno::NOENT) => return Ok(()),
             folder => folder?,
         };
-        make_private(all)?;
-        if fstat(&folder)?.st_mode & 0o077 != 0 {
-            rustix::fs::fchmod(&folder, Mode::RWXU)?;
+        let stat = fstat(&folder)?;
+        check_ours(&stat)?;
+        if stat.st_mode & 0o077 != 0 {
+            fchmod(&folder, Mode::RWXU)?;
         }
         Ok(())
     }

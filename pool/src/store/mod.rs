@@ -22,7 +22,7 @@ mod tests;
 pub use error::StoreError;
 pub use key::Key;
 pub use sources::{NewSlab, Prepared, available};
-pub(crate) use sources::{make_passable, make_private};
+pub(crate) use sources::{check_ours, make_passable, make_private};
 
 use crate::machine::Spec;
 use crate::os::cgroup_memory::Limits;

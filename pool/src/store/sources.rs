@@ -9,7 +9,7 @@ use crate::config::Source;
 use crate::machine::Spec;
 use crate::os::{hugepages, memory_file};
 use crate::protocol::{MOST_NUMBER, PageSize};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;
 use std::io;
@@ -32,22 +32,23 @@ pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
 }
 
 /// Makes the folder, which only we may enter, and the folders above it, which
-/// the socket may lie in. One that is there must be ours; it is looked at and not made again, since whoever lists the
+/// the socket may lie in. One that is there must be ours; it is looked at and not made again: a process that lists the
 /// folder above keeps all waiting that make something there.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
-    let stat = match rustix::fs::lstat(directory) {
-        Err(rustix::io::Errno::NOENT) => {
-            if let Some(above) = directory.parent() {
-                make_passable(above)?;
-            }
-            match DirBuilder::new().mode(0o700).create(directory) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                done => done?,
-            }
-            rustix::fs::lstat(directory)?
+    if matches!(rustix::fs::lstat(directory), Err(rustix::io::Errno::NOENT)) {
+        if let Some(above) = directory.parent() {
+            make_passable(above)?;
         }
-        found => found?,
-    };
+        match DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => done?,
+        }
+    }
+    check_ours(&rustix::fs::lstat(directory)?)
+}
+
+/// Refuses what is no folder of ours.
+pub(crate) fn check_ours(stat: &Stat) -> io::Result<()> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(io::ErrorKind::NotADirectory.into());
     }

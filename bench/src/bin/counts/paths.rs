@@ -154,8 +154,10 @@ const ALL: &[Path] = &[
     path("cpu_page_pairs_1000", || with_cpu(cached_pairs::<0>)),
     path("cpu_huge_pairs_1000", || with_cpu(cached_pairs::<HUGE>)),
     path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
-    path("cpu_pages_held_65536", || with_cpu(pages_held_by_cpu)),
-    path("cpu_huge_held_4096", || with_cpu(huges_held)),
+    path("cpu_pages_held_65536", || {
+        with_cpu(cached_held::<0, 65_536>)
+    }),
+    path("cpu_huge_held_4096", || with_cpu(cached_held::<HUGE, 4096>)),
     path("cpu_random_free_65536", || with_cpu(random_free)),
     path("cpu_random_free_huge_4096", || with_cpu(random_free_huge)),
     path("cpu_near_full_20000", near_full),
@@ -359,29 +361,18 @@ fn bursts(cpu: &mut Cpu<'_, '_>) -> Outcome {
     })?
 }
 
-/// 65,536 pages are allocated, then freed.
-fn pages_held_by_cpu(cpu: &mut Cpu<'_, '_>) -> Outcome {
-    let mut pages = vec![Frame::new(0); 65_536];
+/// So many blocks are allocated, then freed.
+fn cached_held<const ORDER: u8, const COUNT: usize>(cpu: &mut Cpu<'_, '_>) -> Outcome {
+    // A constant, as in a kernel.
+    const { assert!(Order::new(ORDER).is_some()) };
+    let mut blocks = vec![Frame::new(0); COUNT];
     counted(|| -> Outcome {
-        for page in &mut pages {
-            *page = cpu.allocate(Request::new(Order::PAGE))?;
+        let order = Order::new(ORDER).unwrap_or_default();
+        for block in &mut blocks {
+            *block = cpu.allocate(Request::new(order))?;
         }
-        for &page in &pages {
-            cpu.free(black_box(page), Order::PAGE)?;
-        }
-        Ok(())
-    })?
-}
-
-/// 4096 huge frames are allocated, then freed.
-fn huges_held(cpu: &mut Cpu<'_, '_>) -> Outcome {
-    let mut huges = vec![Frame::new(0); 4096];
-    counted(|| -> Outcome {
-        for huge in &mut huges {
-            *huge = cpu.allocate(Request::new(Order::HUGE))?;
-        }
-        for &huge in &huges {
-            cpu.free(black_box(huge), Order::HUGE)?;
+        for &block in &blocks {
+            cpu.free(black_box(block), order)?;
         }
         Ok(())
     })?

@@ -117,7 +117,7 @@ fn container() -> tempfile::TempDir {
     folder
 }
 
-/// As an administrator may have left it: whoever passes it reaches all grants.
+/// As an administrator may have left it: a process that passes it reaches all grants.
 #[test]
 fn a_folder_of_grants_that_is_open_to_others_is_closed_at_the_start() {
     let mut daemon = daemon();

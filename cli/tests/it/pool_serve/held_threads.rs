@@ -209,7 +209,8 @@ fn no_thread_that_clients_wait_for_looks_for_a_file() {
     looks_for_no_file([libc::SYS_openat, libc::SYS_statx], is_by_path);
 }
 
-/// Whoever may list the socket's folder keeps all waiting that make something there, and then all that look for a name.
+/// A process that may list the socket's folder keeps all waiting that make something there, and then all that look for a
+/// name.
 #[test]
 fn a_grant_makes_nothing_in_the_socket_s_folder_once_that_of_grants_is_there() {
     if !is_root() {

@@ -56,19 +56,11 @@ impl<T: Transport + Send> Host for Device<'_, T> {
     }
 
     unsafe fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
-        let mut free = [FreeRange {
-            address: 0,
-            bytes: 0,
-        }; MOST_RANGES];
-        for chunk in ranges.chunks(MOST_RANGES) {
-            for (free, range) in free.iter_mut().zip(chunk) {
-                free.address = range.start().addr().get();
-                free.bytes = range.count() * PAGE_BYTES;
-            }
-            let free = free.get(..chunk.len()).unwrap_or_default();
-            self.0.lock().report(free).map_err(host_error)?;
-        }
-        Ok(())
+        let free = ranges.iter().map(|range| FreeRange {
+            address: range.start().addr().get(),
+            bytes: range.count() * PAGE_BYTES,
+        });
+        self.0.lock().report(free).map_err(host_error)
     }
 
     fn is_released(&self) -> bool {
