@@ -135,6 +135,44 @@ fn a_huge_frame_opened_for_a_block_is_opened_for_the_next_one() {
     frames.validate().unwrap();
 }
 
+/// Huge frames that one request after the other takes lie side by side, but for those that are not free, up to the border of
+/// their giant frame: unmovable ones upwards, movable ones downwards.
+#[test]
+#[cfg_attr(miri, ignore = "thousands of requests")]
+fn huge_frames_in_a_row_are_side_by_side() {
+    for is_movable in [false, true] {
+        let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
+        let held = Frame::new((5 * GIB + 100 * MIB) / 4096);
+        frames
+            .allocate_range(kit::block(held, Order::HUGE))
+            .unwrap();
+        let request = Request::new(Order::HUGE);
+        let request = if is_movable {
+            request.movable()
+        } else {
+            request
+        };
+        let free = frames.statistics().free_frames / 512;
+        let taken: Vec<_> = (0..free)
+            .map_while(|_| frames.allocate(request).ok())
+            .map(|frame| frame.get() / 512)
+            .collect();
+        let is_beside = |pair: &&[u64]| {
+            let [one, next] = **pair else { unreachable!() };
+            next == if is_movable { one - 1 } else { one + 1 }
+        };
+        // A giant frame begins where it was split, and at what is held.
+        let apart = taken.windows(2).filter(|pair| !is_beside(pair)).count();
+        assert!(apart <= 3, "{apart}: {taken:?}");
+        let mut all = taken.clone();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!((all.len() as u64, taken.len() as u64), (free, free));
+        assert!(frames.allocate(request).is_err());
+        frames.validate().unwrap();
+    }
+}
+
 #[test]
 fn misuse_is_reported_and_changes_nothing() {
     let frames = two_nodes().frames();

@@ -86,9 +86,14 @@ const ALL: &[Path] = &[
     path("page_pairs_1000", || {
         with_frames(|frames| pairs(frames, Order::PAGE))
     }),
-    path("pages_held_4096", || with_frames(held)),
+    path("pages_held_4096", || {
+        with_frames(|frames| held(frames, Order::PAGE))
+    }),
     path("huge_pairs_1000", || {
         with_frames(|frames| pairs(frames, Order::HUGE))
+    }),
+    path("huge_held_4096", || {
+        with_frames(|frames| held(frames, Order::HUGE))
     }),
     path("1_frame_1000", || with_frames(|frames| rows(frames, 1))),
     path("3_frames_1000", || with_frames(|frames| rows(frames, 3))),
@@ -587,14 +592,14 @@ fn pairs(frames: &Frames<'_>, order: Order) -> Outcome {
 }
 
 /// 4,096 pages allocated, then freed.
-fn held(frames: &Frames<'_>) -> Outcome {
-    let mut pages = vec![None; 4096];
+fn held(frames: &Frames<'_>, order: Order) -> Outcome {
+    let mut blocks = vec![None; 4096];
     counted(|| -> Outcome {
-        for page in &mut pages {
-            *page = Some(frames.allocate(Request::new(Order::PAGE))?);
+        for block in &mut blocks {
+            *block = Some(frames.allocate(Request::new(order))?);
         }
-        for &page in pages.iter().flatten() {
-            frames.free(page, Order::PAGE)?;
+        for &block in blocks.iter().flatten() {
+            frames.free(block, order)?;
         }
         Ok(())
     })?

@@ -23,7 +23,7 @@ use super::request::Request;
 use super::segment::calls::Calls;
 use super::segment::take::{Miss, Part};
 use super::segment::{GiantIndex, HugeIndex, Segment};
-use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER, HUGES};
+use super::word::geometry::{Block, GIANT_FRAMES, GIANT_ORDER, HUGE_ORDER, HUGES};
 use super::word::{Content, Giant, GiantState, Huge, IS_KEPT, Known, Mobility, Purpose};
 use crate::addr::Frame;
 use crate::sync::{AtomicU32, Ordering};
@@ -330,9 +330,34 @@ pub(crate) fn at_hint(
     } else if want.is_whole() && word.is_free_unknown() {
         segment.take_free_huge(huge, word, mobility.into()).ok()?;
         Some(Frame::new(segment.huge_start(huge)))
+    } else if want.is_whole() {
+        next_of_hint(segment, hints, huge, mobility)
     } else {
         None
     }
+}
+
+/// The huge frame next to the hint's, in the direction its mobility goes and in the same giant frame: what the search
+/// would find, too, where many are taken in a row.
+fn next_of_hint(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    huge: HugeIndex,
+    mobility: Mobility,
+) -> Option<Frame> {
+    let down = mobility.is_movable();
+    let next = if down { huge.checked_sub(1)? } else { huge + 1 };
+    let border = segment.huge_start(if down { huge } else { next });
+    if border % GIANT_FRAMES == 0 || next >= segment.huge_count() {
+        return None;
+    }
+    let word = segment.huge(next);
+    if !word.is_free_unknown() {
+        return None;
+    }
+    segment.take_free_huge(next, word, mobility.into()).ok()?;
+    hints.set(mobility, next);
+    Some(Frame::new(segment.huge_start(next)))
 }
 
 fn search(
