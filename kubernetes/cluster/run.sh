@@ -3,7 +3,7 @@
 #
 #   run.sh                    what stands in checks.sh and claims.sh, with ROUNDS (5) kills at random moments in each
 #   PARTS=checks run.sh       one of them
-#   PARTS=times run.sh        how long pods take until their machines greet
+#   PARTS=times run.sh        how long pods take until their machines of GIB (2) GiB greet
 #   CONTAINERD=debian run.sh  with Debian's containerd, which knows no claims and no user namespaces
 #   KEEP=1 run.sh             leaves the folder with all logs
 #
@@ -13,10 +13,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=${FIRSTLIGHT_KUBERNETES:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight/kubernetes}
-# 96 for slabs, and some to spare: other programs of the machine use huge pages too. To be timed, a slab of 2 GiB and a
-# machine of 2 GiB without one.
+# 96 for slabs, and some to spare: other programs of the machine use huge pages too. To be timed, a slab and a machine
+# of that size without one.
 pages=112
-case ${PARTS:-} in *times*) pages=2160 ;; esac
+case ${PARTS:-} in *times*) pages=$((${GIB:-2} * 1024 + 112)) ;; esac
 fail() { echo "kubernetes: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || fail "root makes the namespaces"
 for program in qemu-system-x86_64 jq openssl unshare ip; do

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const COLLECTION: &str = "/api/v1/namespaces/default/events";
 /// How long there is no second event with a reason.
 const PAUSE: Duration = Duration::from_secs(60);
+/// How long one that the apiserver did not take waits until it is tried again.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// Says at the apiserver what is wrong with a node's pool.
 #[derive(Debug, Clone)]
@@ -39,7 +41,12 @@ impl Events {
             let apiserver = self.apiserver.clone();
             tokio::spawn(async move {
                 // It is in the log in any case.
-                let _ = apiserver.create(COLLECTION, &event).await;
+                for _ in 0..PAUSE.as_secs() / RETRY.as_secs() {
+                    if apiserver.create(COLLECTION, &event).await.is_ok() {
+                        break;
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
             });
         }
         is_due

@@ -163,9 +163,13 @@ async fn what_is_wrong_is_an_event_of_the_node() {
     });
     node.kubelet.admit("a", "any-0").await.unwrap();
     node.kubelet.start_container("any-0").await.unwrap();
+    // An apiserver that takes none now gets it later.
+    api.refuse(Some(503));
     for device in ["any-8", "any-9"] {
         node.kubelet.admit("b", device).await.unwrap_err();
     }
+    until("it is refused", || !api.tokens().is_empty());
+    api.refuse(None);
     until("an event", || !api.events().is_empty());
     node.daemon.reload("fill = { rate = \"0\" }\n[[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"4M\"\nslabs = 1\n");
     until("an event", || api.events().len() > 1);
