@@ -49,7 +49,7 @@ fi
 # A socket of a pod that is gone serves nothing, whatever still has its folder.
 vm vm-5
 patiently 90 greets vm-5 || wrong "vm-5 does not start"
-stale=/run/firstlight/grants/$(pool status --json | jq -r '.grants[] | select(.label | endswith("default/vm-5")) | .grant')
+stale=/run/firstlight/grants/$(pool status --json | jq -r '.grants[] | select(.label | endswith("default/vm-5")) | .grant')/mount
 mkdir -p /run/stale
 mount --bind "$stale" /run/stale
 gone vm-5

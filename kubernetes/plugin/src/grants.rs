@@ -14,12 +14,12 @@ use crate::class::Slot;
 use crate::devices;
 use crate::label::{self, ClaimKey, Held, Owner};
 use firstlight_pool::client::{Client, ClientError};
+use firstlight_pool::os::folder;
 use firstlight_pool::protocol::{GrantId, GrantRequest, RefusalCode, Status as PoolStatus};
 use rustix::fs::{FlockOperation, flock};
 use std::fmt;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -253,8 +253,8 @@ impl Places {
             }
         }
         let folder = match kept {
-            // Beside the pool's socket, as the daemon says when it makes one.
-            Some(grant) => self.socket.with_file_name("grants").join(grant.to_string()),
+            // As the daemon says when it makes one.
+            Some(grant) => grant.folder(&self.socket),
             None => {
                 if !devices::is_kept(&status, slot) {
                     return Err(GrantError::NotKept(*slot));
@@ -299,7 +299,8 @@ impl Alone {
     /// That another one serves the pool, or why that isn't known.
     pub fn at(links: &Path) -> Result<Self, String> {
         let path = links.join("lock");
-        let opened = make_private(links).and_then(|()| File::create(&path));
+        // What mounts the links is root. A process that lists their folder keeps all waiting that change it.
+        let opened = folder::make_private(links).and_then(|_| File::create(&path));
         let file = opened.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
         locked.map_err(|error| match io::Error::from(error).kind() {
@@ -311,18 +312,6 @@ impl Alone {
         })?;
         Ok(Self { _locked: file })
     }
-}
-
-/// Makes a folder that only we pass: a process that lists one may keep all waiting that make something there. What mounts the
-/// links is root.
-fn make_private(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    if let Some(above) = folder.parent() {
-        std::fs::create_dir_all(above)?;
-    }
-    DirBuilder::new().mode(0o700).create(folder)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -6,6 +6,7 @@
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: users that may connect to one;
 //!   [`passrights`]: those to which no descriptor can be sent; [`unread`]: what was sent over one and is not read;
+//! - [`folder`]: folders that other users do not change;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
 //! - [`kept`]: files of the kernel that are read and never closed; [`cgroup_memory`]: a cgroup's limits;
 //! - [`threads`]: threads that are begun before they are needed;
@@ -25,6 +26,7 @@ pub mod acl;
 pub mod background;
 pub mod cgroup_memory;
 pub mod cpus;
+pub mod folder;
 pub mod hugepages;
 pub mod inherited;
 pub mod interrupt;

@@ -3,6 +3,7 @@
 use super::{Label, PageSize};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Most grants at once.
@@ -15,6 +16,8 @@ pub const MOST_GRANTS: usize = 256;
 /// let grant: GrantId = "grant-00000abc-17".parse()?;
 /// assert_eq!(grant.number, 17);
 /// assert!("grant-00000abc-017".parse::<GrantId>().is_err());
+/// let folder = grant.folder("/run/firstlight/pool.sock".as_ref());
+/// assert_eq!(folder.to_str(), Some("/run/firstlight/grants/grant-00000abc-17/mount"));
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,6 +29,20 @@ pub struct GrantId {
     pub prefix: u32,
     /// Which of them.
     pub number: u64,
+}
+
+impl GrantId {
+    /// The folder of all grants, beside the pool's socket.
+    pub(crate) const ALL: &str = "grants";
+    /// The folder in a grant's own that its holder has: what that one lists is no entry of the folder of all.
+    pub(crate) const MOUNT: &str = "mount";
+
+    /// The folder to mount, of a daemon at this socket.
+    #[must_use]
+    pub fn folder(self, socket: &Path) -> PathBuf {
+        let all = socket.with_file_name(Self::ALL);
+        all.join(self.to_string()).join(Self::MOUNT)
+    }
 }
 
 impl fmt::Display for GrantId {

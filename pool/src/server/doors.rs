@@ -1,28 +1,27 @@
 //! Doors: for each grant a folder of its own with a socket in it.
 //!
-//! To reach the socket is the right. The folder `grants` beside the pool's socket is passed by root and the daemon's
-//! user alone, and where they mount a grant's folder is theirs to decide. After a restart there is another
-//! socket in the folder that is there: a mount of that folder shows it. A grant ends with its folder, which
-//! a descriptor of it tells, whatever is at its name.
+//! To reach the socket is the right. The folder `grants` beside the pool's socket, and in it one of each grant, are
+//! passed by root and the daemon's user alone; where they mount the folder in that, `mount`, is theirs to decide. After a
+//! restart there is another socket in the folder that is there: a mount of that folder shows it. A grant ends with its
+//! folder, which a descriptor of it tells, whatever is at its name.
 //!
-//! Where a holder may list its folder it can keep all who change that waiting, for as long as it likes (root behind a
-//! mount for reading, too). So in a folder that others may have, threads of their own make and remove sockets.
+//! A holder that may list its folder can keep all who change that waiting, for as long as it likes (root behind a
+//! mount for reading, too). So in a folder that others may have, threads of their own make and remove sockets; and what
+//! removes it has meanwhile, in the kernel, the lock of the folder that it lies in, which is the grant's alone.
 
 use super::events::{Events, Theirs};
-use super::listen::{accept, bind, serve};
+use super::listen::{accept, bind, name_of, serve};
 use super::pool::Pool;
 use super::start::most_grants;
 use crate::lease::{Grant, Whose};
 use crate::machine::{ConnectionId, Event};
-use crate::os::memory_file;
+use crate::os::folder;
 use crate::os::threads::Threads;
 use crate::protocol::{GrantId, Granted, MOST_GRANTS, Refusal, RefusalCode};
-use crate::store::{check_ours, make_passable, make_private};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fchmod, fstat, openat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -38,8 +37,8 @@ struct Door {
 /// Those of all grants.
 #[derive(Debug)]
 pub(super) struct Doors {
-    /// Where the folders are; none where the pool's socket has no name in a folder.
-    folder: Option<PathBuf>,
+    /// That of the pool, beside which the folders are; none where it has no name in a folder.
+    beside: Option<PathBuf>,
     most: usize,
     open: BTreeMap<GrantId, Door>,
     /// Where their sockets wait for clients: the loop has one descriptor for all.
@@ -66,14 +65,13 @@ const AT_START: Duration = Duration::from_secs(1);
 impl Doors {
     /// None yet, beside the pool's socket.
     pub(super) fn beside(socket: Option<&Path>, threads: Arc<Threads>) -> io::Result<Self> {
-        let folder = socket.and_then(Path::parent);
         let (tell, told) = mpsc::channel();
         Ok(Self {
             threads,
             opening: BTreeSet::new(),
             tell,
             told,
-            folder: folder.map(|folder| folder.join("grants")),
+            beside: socket.map(Path::to_owned),
             most: most_grants(),
             open: BTreeMap::new(),
             queue: Events::new()?,
@@ -135,10 +133,8 @@ impl Doors {
         self.open.contains_key(&id)
     }
 
-    fn path(&self, id: GrantId) -> io::Result<PathBuf> {
-        let folder = self.folder.as_ref();
-        let folder = folder.map(|folder| folder.join(id.to_string()));
-        folder.ok_or_else(|| {
+    fn beside_it(&self) -> io::Result<&Path> {
+        self.beside.as_deref().ok_or_else(|| {
             io::Error::other(
                 "the pool's socket has no name in a folder, beside which grants would be",
             )
@@ -147,15 +143,19 @@ impl Doors {
 
     /// Makes the folder of a new grant, with its socket.
     fn make(&mut self, id: GrantId) -> io::Result<PathBuf> {
-        let path = self.path(id)?;
-        if let Some(all) = &self.folder {
-            make_private(all)?;
-        }
-        make_passable(&path)?;
-        // No other process has it yet.
-        let opened = open(&path).and_then(|door| self.wait_at_new(id, door));
+        let socket = self.beside_it()?;
+        let all = folder::make_private(&all_beside(socket))?;
+        let name = id.to_string();
+        let made = folder::make(&all, Path::new(&name), Mode::RWXU).and_then(|own| {
+            let passable = Mode::from_raw_mode(0o711);
+            folder::make(own, Path::new(GrantId::MOUNT), passable)?;
+            // No other process has it yet.
+            open(socket, id)
+        });
+        let path = id.folder(socket);
+        let opened = made.and_then(|door| self.wait_at_new(id, door));
         if opened.is_err() {
-            remove(&path);
+            let _ = remove(&all, &name);
         }
         opened.map(|()| path)
     }
@@ -170,12 +170,12 @@ impl Doors {
 
     /// Has a thread make the socket in the folder that is there, unless one does.
     fn open_soon(&mut self, id: GrantId) -> io::Result<()> {
-        let path = self.path(id)?;
+        let socket = self.beside_it()?.to_owned();
         if !self.opening.insert(id) {
             return Ok(());
         }
         let tell = self.tell.clone();
-        let open = move || drop(tell.send((id, open(&path))));
+        let open = move || drop(tell.send((id, open(&socket, id))));
         self.threads.start_soon("door", open);
         Ok(())
     }
@@ -196,8 +196,13 @@ impl Doors {
     }
 
     /// Has a thread remove the folder of a grant that has ended.
-    fn remove_soon(&self, folder: PathBuf) {
-        self.threads.start_soon("door", move || remove(&folder));
+    fn remove_soon(&self, id: GrantId) {
+        let Some(socket) = &self.beside else { return };
+        let all = all_beside(socket);
+        self.threads.start_soon("door", move || {
+            let all = folder::open_private(CWD, &all);
+            let _ = all.and_then(|all| remove(&all, &id.to_string()));
+        });
     }
 
     /// Grants whose folders were removed.
@@ -210,9 +215,7 @@ impl Doors {
     /// Removes the folder of a grant that has ended, unless another put something into it; its socket, which the
     /// caller is to close.
     fn remove(&mut self, id: GrantId) -> Option<OwnedFd> {
-        if let Ok(path) = self.path(id) {
-            self.remove_soon(path);
-        }
+        self.remove_soon(id);
         self.ended.push(id);
         let Door { socket, .. } = self.open.remove(&id)?;
         // It is closed later.
@@ -221,38 +224,24 @@ impl Doors {
         Some(socket)
     }
 
-    /// Closes the folder of all grants to others, where it was open to them: at the start, since a process that lists it
-    /// keeps all waiting that change it.
-    pub(super) fn close_to_others(&self) -> io::Result<()> {
-        let Some(all) = &self.folder else {
+    /// Makes the folder of all grants, or closes it to others, and removes from it those of grants that there are not: a
+    /// daemon was killed before it wrote one down, or after. At the start: what lists the folder that it lies in keeps all
+    /// waiting that make something there.
+    fn take_over(&self, known: &BTreeSet<GrantId>) -> io::Result<()> {
+        let Some(socket) = &self.beside else {
             return Ok(());
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = match openat(CWD, all, flags, Mode::empty()) {
-            Err(rustix::io::Errno::NOENT) => return Ok(()),
-            folder => folder?,
-        };
-        let stat = fstat(&folder)?;
-        check_ours(&stat)?;
-        if stat.st_mode & 0o077 != 0 {
-            fchmod(&folder, Mode::RWXU)?;
-        }
-        Ok(())
-    }
-
-    /// Removes folders of grants that there are not: a daemon was killed before it wrote one down, or after.
-    fn remove_others(&self, known: &BTreeSet<GrantId>) {
-        let Some(all) = &self.folder else { return };
+        let all = folder::make_private(&all_beside(socket))?;
         // Listed by root and this user alone, so that none keeps it waiting.
-        for entry in fs::read_dir(all).into_iter().flatten().flatten() {
-            let id = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
-            if id.is_some_and(|id| !known.contains(&id)) {
-                self.remove_soon(entry.path());
+        for entry in Dir::read_from(&all)? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().ok();
+            let id = name.and_then(|name| name.parse().ok());
+            if let Some(id) = id.filter(|id| !known.contains(id)) {
+                self.remove_soon(id);
             }
         }
+        Ok(())
     }
 
     /// Left to the next daemon, and closed with this process.
@@ -261,40 +250,46 @@ impl Doors {
     }
 }
 
-/// Makes the socket in a grant's folder.
-fn open(path: &Path) -> io::Result<Door> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(CWD, path, flags, Mode::empty())?;
-    let socket = bind(&path.join(SOCKET))?;
+fn all_beside(socket: &Path) -> PathBuf {
+    socket.with_file_name(GrantId::ALL)
+}
+
+/// How the folder is opened that others may list.
+const MOUNTED: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Makes the socket in a grant's folder, if no other user passes those above it.
+fn open(beside: &Path, id: GrantId) -> io::Result<Door> {
+    let all = folder::open_private(CWD, &all_beside(beside))?;
+    let own = folder::open_private(all, Path::new(&id.to_string()))?;
+    let folder = openat(own, GrantId::MOUNT, MOUNTED, Mode::empty())?;
+    let socket = bind(&id.folder(beside).join(SOCKET))?;
     open_to_all(&folder)?;
     serve(&socket)?;
     Ok(Door { socket, folder })
 }
 
-/// Whoever reaches the socket in a folder may connect. By a descriptor: in a folder that is mounted somewhere for writing
+/// All that reach the socket in a folder may connect. By a descriptor: in a folder that is mounted somewhere for writing
 /// another process may put a link to any file of the machine in its place.
 fn open_to_all(folder: &OwnedFd) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let socket = openat(folder, SOCKET, flags, Mode::empty())?;
-    if FileType::from_raw_mode(fstat(&socket)?.st_mode) != FileType::Socket {
-        return Err(io::Error::other(
-            "another file is in the place of its socket, where one is expected: was the folder mounted for writing?",
-        ));
-    }
-    let name = socket.as_raw_fd().to_string();
-    let of_socket = memory_file::descriptors()?;
-    Ok(chmodat(
-        of_socket,
-        name,
-        Mode::from_raw_mode(0o666),
-        AtFlags::empty(),
-    )?)
+    let socket = folder::open_socket(folder, Path::new(SOCKET))?;
+    Ok(chmod(name_of(&socket), Mode::from_raw_mode(0o666))?)
 }
 
-/// Nothing of a folder goes but the socket and, if it is empty then, the folder itself.
-fn remove(folder: &Path) {
-    let _ = fs::remove_file(folder.join(SOCKET));
-    let _ = fs::remove_dir(folder);
+/// Nothing of a grant's folders goes but the socket and, if they are empty then, the folders themselves.
+fn remove(all: &OwnedFd, name: &str) -> io::Result<()> {
+    let own = folder::open_private(all, Path::new(name))?;
+    if let Ok(folder) = openat(&own, GrantId::MOUNT, MOUNTED, Mode::empty()) {
+        let _ = unlinkat(folder, SOCKET, AtFlags::empty());
+    }
+    match unlinkat(&own, GrantId::MOUNT, AtFlags::REMOVEDIR) {
+        // Not while another thread waits for a holder in there, with the lock of the grant's own folder.
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(unlinkat(all, name, AtFlags::REMOVEDIR)?)
 }
 
 impl Pool {
@@ -359,12 +354,11 @@ impl Pool {
     pub(super) fn restore_grants(&mut self, say: &mut dyn FnMut(&str)) {
         let grants: Vec<Grant> = self.journal().grants().cloned().collect();
         let known = grants.iter().map(|grant| grant.id).collect();
-        if let Err(error) = self.doors.close_to_others() {
+        if let Err(error) = self.doors.take_over(&known) {
             say(&format!(
-                "the folder of grants is not closed to others: {error}"
+                "no grant can be made or used: the folder `grants` beside the socket: {error}"
             ));
         }
-        self.doors.remove_others(&known);
         for grant in grants {
             let id = grant.id;
             self.machine.restore_grant(grant);
@@ -396,9 +390,7 @@ impl Pool {
                 // It ended meanwhile, and its folder was perhaps removed before there was a socket in it.
                 Ok(door) => {
                     self.closer.close_sent(Whose::Grant(id), door.socket);
-                    if let Ok(path) = self.doors.path(id) {
-                        self.doors.remove_soon(path);
-                    }
+                    self.doors.remove_soon(id);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.step(Event::GrantGone(id));
@@ -427,6 +419,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -3,14 +3,13 @@
 use super::ServeError;
 use crate::lease::quota::Rules;
 use crate::os::acl::{self, Others};
-use crate::os::passrights;
-use crate::store::make_passable;
-use rustix::fs::{Gid, Mode};
+use crate::os::{folder, passrights};
+use rustix::fs::{Gid, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -23,8 +22,9 @@ const BACKLOG: i32 = 4;
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
-    /// Its name; none where the service manager listens at a name of no file.
-    path: Option<PathBuf>,
+    /// Its name, and the file there; none where the service manager listens at a name of no file. What is at the name
+    /// later is not changed.
+    file: Option<(PathBuf, OwnedFd)>,
     /// Whether the name is the daemon's own, to be removed at the end.
     made: bool,
 }
@@ -54,7 +54,7 @@ impl Listener {
             .map(|path| PathBuf::from(OsStr::from_bytes(path.to_bytes())));
         let listener = Self {
             socket,
-            path,
+            file: path.map(with_file).transpose()?,
             made: false,
         };
         listener.admit(rules)?;
@@ -63,13 +63,14 @@ impl Listener {
 
     /// One at `path`, in place of one at which no process listens any more.
     pub(super) fn make(path: &Path, rules: &Rules) -> Result<Self, ServeError> {
-        let failed = |error| ServeError::socket(format!("listen at {}", path.display()), error);
-        if let Some(folder) = path.parent() {
-            make_passable(folder).map_err(failed)?;
+        let failed = |error| at(path, error);
+        if let Some(above) = path.parent() {
+            let made = folder::make_passable(above);
+            made.and_then(folder::check_unchanged).map_err(failed)?;
         }
         let listener = Self {
             socket: bind(path).map_err(failed)?,
-            path: Some(path.to_owned()),
+            file: Some(with_file(path.to_owned())?),
             made: true,
         };
         // Before any client can connect: nothing listens yet.
@@ -82,36 +83,10 @@ impl Listener {
     /// their connections cost the daemon nothing. What a client may do is decided for each
     /// connection.
     pub(super) fn admit(&self, rules: &Rules) -> Result<(), ServeError> {
-        let Some(path) = &self.path else {
+        let Some((path, file)) = &self.file else {
             return Ok(());
         };
-        let failed =
-            |error: io::Error| ServeError::socket(format!("listen at {}", path.display()), error);
-        let group = rules.group();
-        if let Some(group) = group {
-            let group = Some(Gid::from_raw(group));
-            rustix::fs::chown(path, None, group).map_err(|error| failed(error.into()))?;
-        }
-        let Some(admitted) = rules.admitted() else {
-            return open_by_mode(path, 0o666).map_err(failed);
-        };
-        // Without `group` in the rules the file's is the daemon's own, or one of earlier rules.
-        let others = Others {
-            group: group.is_some(),
-            users: &admitted.users,
-            groups: &admitted.groups,
-        };
-        if acl::read_write(path, &others).is_ok() {
-            return Ok(());
-        }
-        // Not on this file system, or too many to be listed: those that may do nothing are sent away.
-        let is_empty = admitted.users.is_empty() && admitted.groups.is_empty();
-        let mode = match (is_empty, group) {
-            (true, None) => 0o600,
-            (true, Some(_)) => 0o660,
-            (false, _) => 0o666,
-        };
-        open_by_mode(path, mode).map_err(failed)
+        admit(&name_of(file), rules).map_err(|error| at(path, error))
     }
 
     /// Ends it but for its descriptor, which goes with this process.
@@ -122,7 +97,7 @@ impl Listener {
 
     /// No process is to connect here any more, or only to the next daemon.
     fn end(&self) {
-        let Some(path) = &self.path else {
+        let Some((path, file)) = &self.file else {
             return;
         };
         if self.made {
@@ -130,7 +105,7 @@ impl Listener {
         } else {
             // The service manager listens on: whom the next configuration admits is not known, and each
             // client starts the daemon that reads it.
-            let _ = open_by_mode(path, 0o666);
+            let _ = open_by_mode(&name_of(file), 0o666);
         }
     }
 
@@ -141,8 +116,58 @@ impl Listener {
 
     /// Its name, where that is one of a file.
     pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.file.as_ref().map(|(path, _)| &**path)
     }
+}
+
+fn at(path: &Path, error: io::Error) -> ServeError {
+    ServeError::socket(format!("listen at {}", path.display()), error)
+}
+
+/// The name of a socket with its file, which lies in a folder where no other user puts one in its place.
+fn with_file(path: PathBuf) -> Result<(PathBuf, OwnedFd), ServeError> {
+    let find = || {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let above = path.parent().unwrap_or(&path);
+        let above = rustix::fs::open(above, flags, Mode::empty())?;
+        folder::check_unchanged(&above)?;
+        folder::open_socket(above, Path::new(path.file_name().unwrap_or_default()))
+    };
+    let file = find().map_err(|error| at(&path, error))?;
+    Ok((path, file))
+}
+
+/// By which a file's mode, owner and list are changed: no link comes in its place. The folders in it are known to
+/// the kernel as long as [`descriptors`](crate::os::memory_file::descriptors) is open.
+pub(super) fn name_of(file: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn admit(path: &Path, rules: &Rules) -> io::Result<()> {
+    let group = rules.group();
+    if let Some(group) = group {
+        rustix::fs::chown(path, None, Some(Gid::from_raw(group)))?;
+    }
+    let Some(admitted) = rules.admitted() else {
+        return open_by_mode(path, 0o666);
+    };
+    // Without `group` in the rules the file's is the daemon's own, or one of earlier rules.
+    let others = Others {
+        group: group.is_some(),
+        users: &admitted.users,
+        groups: &admitted.groups,
+    };
+    if acl::read_write(path, &others).is_ok() {
+        return Ok(());
+    }
+    // Not on this file system, or too many to be listed: those that may do nothing are sent away.
+    let is_empty = admitted.users.is_empty() && admitted.groups.is_empty();
+    let mode = match (is_empty, group) {
+        (true, None) => 0o600,
+        (true, Some(_)) => 0o660,
+        (false, _) => 0o666,
+    };
+    open_by_mode(path, mode)
 }
 
 /// Users that a mode allows may connect, whatever a list of earlier rules says. The mode comes first: with the list
@@ -234,5 +259,48 @@ mod tests {
         assert_eq!(mode(), 0o600);
         drop(listener);
         fs::metadata(&path).unwrap_err();
+    }
+
+    #[test]
+    fn no_file_but_the_socket_changes_and_no_folder_is_used_that_others_write_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for (open, is_used) in [
+            (0o777, false),
+            (0o775, false),
+            (0o1777, true),
+            (0o755, true),
+        ] {
+            set(folder.path(), open);
+            let made = Listener::make(&path, &Rules::default()).map(drop);
+            assert_eq!(made.is_ok(), is_used, "{open:o}");
+            if let Err(error) = made {
+                assert!(error.to_string().contains("others may write"), "{error}");
+            }
+        }
+        let (secret, moved) = (folder.path().join("secret"), folder.path().join("moved"));
+        fs::write(&secret, "").unwrap();
+        set(&secret, 0o640);
+        let listener = Listener::make(&path, &Rules::default()).unwrap();
+        fs::rename(&path, &moved).unwrap();
+        set(&moved, 0o666);
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        listener.admit(&Rules::default()).unwrap();
+        assert_eq!((mode(&secret), mode(&moved)), (0o640, 0o600));
+        let find = || with_file(path.clone()).map(drop).unwrap_err().to_string();
+        assert!(find().contains("another file"), "{}", find());
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&secret, &path).unwrap();
+        assert!(find().contains("another file"), "{}", find());
+        fs::rename(&moved, &path).unwrap();
+        with_file(path.clone()).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(folder.path(), Some(70_001), None).unwrap();
+            assert!(find().contains("user 70001's"), "{}", find());
+        }
     }
 }

@@ -22,7 +22,6 @@ mod tests;
 pub use error::StoreError;
 pub use key::Key;
 pub use sources::{NewSlab, Prepared, available};
-pub(crate) use sources::{check_ours, make_passable, make_private};
 
 use crate::machine::Spec;
 use crate::os::cgroup_memory::Limits;
@@ -72,14 +71,16 @@ impl Files {
         specs: &[Spec],
         outlive: bool,
     ) -> Result<(Self, Found), StoreError> {
+        let (sources, note) = Sources::open(directory, outlive)?;
         let mut files = Self {
-            sources: Sources::open(directory, outlive)?,
+            sources,
             room: Room::of_machine(),
             slabs: BTreeMap::new(),
         };
         let prepared = files.prepare(specs, specs)?;
+        let notes = note.into_iter().chain(prepared.notes.iter().cloned());
         let mut found = Found {
-            notes: prepared.notes.clone(),
+            notes: notes.collect(),
             ..Found::default()
         };
         found.specs = files.install(prepared);

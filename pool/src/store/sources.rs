@@ -7,58 +7,52 @@ use super::recover;
 use super::slab::{Slab, SlabId, mode};
 use crate::config::Source;
 use crate::machine::Spec;
-use crate::os::{hugepages, memory_file};
+use crate::os::{folder, hugepages, memory_file};
 use crate::protocol::{MOST_NUMBER, PageSize};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, fstat};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes a folder that every user may pass, whatever mask we have: clients reach
-/// the socket through it. None may list it: one that does may keep all who change it waiting. Those that are there stay
-/// as they are.
-pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
-    if folder.as_os_str().is_empty() || folder.is_dir() {
-        return Ok(());
-    }
-    if let Some(above) = folder.parent() {
-        make_passable(above)?;
-    }
-    DirBuilder::new().mode(0o711).create(folder)?;
-    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o711))
+/// The file in the daemon's folder that one daemon locks.
+const LOCK: &str = "lock";
+
+/// Makes the daemon's folder, or takes one that is there, closed to others, and says if it was not. One with anything else in
+/// it is not ours to close, and what others may have put into it is not taken for ours.
+fn take(directory: &Path) -> io::Result<Option<String>> {
+    let mode = match folder::open(CWD, directory) {
+        Ok(found) => {
+            let mode = fstat(&found)?.st_mode & 0o7777;
+            if mode & 0o077 != 0 && !is_for_us(&found, mode)? {
+                return Err(io::Error::other(format!(
+                    "its mode is {mode:03o}, where 700 is expected: `chmod 700` it if all in it is the daemon's, or set another `directory`"
+                )));
+            }
+            mode
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0o700,
+        Err(error) => return Err(error),
+    };
+    folder::make_private(directory)?;
+    Ok((mode & 0o077 != 0).then(|| {
+        format!(
+            "{} was open to others, with mode {mode:03o}; it has 700 now",
+            directory.display()
+        )
+    }))
 }
 
-/// Makes the folder, which only we may enter, and the folders above it, which
-/// the socket may lie in. One that is there must be ours; it is looked at and not made again: a process that lists the
-/// folder above keeps all waiting that make something there.
-pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
-    if matches!(rustix::fs::lstat(directory), Err(rustix::io::Errno::NOENT)) {
-        if let Some(above) = directory.parent() {
-            make_passable(above)?;
-        }
-        match DirBuilder::new().mode(0o700).create(directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            done => done?,
+fn is_for_us(found: &OwnedFd, mode: u32) -> io::Result<bool> {
+    if folder::has(found, LOCK) {
+        return Ok(mode & 0o022 == 0);
+    }
+    for entry in Dir::read_from(found)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
         }
     }
-    check_ours(&rustix::fs::lstat(directory)?)
-}
-
-/// Refuses what is no folder of ours.
-pub(crate) fn check_ours(stat: &Stat) -> io::Result<()> {
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    // A user that may put names into it could have us mount anywhere.
-    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
-        return Err(io::Error::other(
-            "it is another user's, or others may write to it; it must be the daemon's own",
-        ));
-    }
-    Ok(())
+    Ok(true)
 }
 
 /// Whether this machine has such a node, and such pages.
@@ -104,25 +98,29 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Takes the folder over.
-    pub(super) fn open(directory: &Path, outlive: bool) -> Result<Self, StoreError> {
+    /// Takes the folder over; what the operator should know of it.
+    pub(super) fn open(
+        directory: &Path,
+        outlive: bool,
+    ) -> Result<(Self, Option<String>), StoreError> {
         let failed = |what: &'static str, path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| StoreError::Directory { what, path, error }
         };
-        make_private(directory).map_err(failed("make the folder", directory))?;
-        let path = directory.join("lock");
+        let note = take(directory).map_err(failed("use the folder", directory))?;
+        let path = directory.join(LOCK);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let lock = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
             .map_err(|error| failed("write", &path)(error.into()))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| StoreError::Taken(directory.to_owned()))?;
-        Ok(Self {
+        let sources = Self {
             most: BTreeMap::new(),
             outlive,
             known: BTreeSet::new(),
             _lock: lock,
-        })
+        };
+        Ok((sources, note))
     }
 
     /// Decides where the files of `specs` come from, and whether mounts can be had; `all` are all classes.

@@ -278,9 +278,35 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
         0o711,
         "clients reach the socket, and list nothing"
     );
-    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o770)).unwrap();
-    let error = Files::open(&own, &[], false).unwrap_err().to_string();
-    assert!(error.contains("others may write to it"), "{error}");
+}
+
+#[test]
+fn a_folder_that_others_may_list_is_closed_if_nothing_else_is_in_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path();
+    let mode = || std::fs::metadata(own).unwrap().permissions().mode() & 0o777;
+    let opened = |mode| {
+        std::fs::set_permissions(own, PermissionsExt::from_mode(mode)).unwrap();
+        Files::open(own, &[], false).map(|(_, found)| found.notes)
+    };
+    // Empty, then a daemon's.
+    for open in [0o777, 0o755, 0o711] {
+        let notes = opened(open).unwrap();
+        assert!(notes[0].contains(&format!("mode {open:o}")), "{notes:?}");
+        assert_eq!(mode(), 0o700);
+    }
+    let refused = |mode| {
+        let error = opened(mode).unwrap_err().to_string();
+        assert!(error.contains(&format!("its mode is {mode:o}")), "{error}");
+    };
+    // What is in it may be another's.
+    refused(0o770);
+    std::fs::remove_file(own.join("lock")).unwrap();
+    std::fs::write(own.join("another"), "").unwrap();
+    refused(0o755);
+    assert_eq!(mode(), 0o755);
+    assert!(opened(0o700).unwrap().is_empty());
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 /// No rule names it.
-const HOLDER: u32 = 65_051;
+pub(super) const HOLDER: u32 = 65_051;
 /// A quota does.
 const TENANT: u32 = 65_052;
 
@@ -37,13 +37,13 @@ const POOL: &str = "
     bytes = \"2M\"
 ";
 
-fn daemon() -> Daemon {
+pub(super) fn daemon() -> Daemon {
     let daemon = Daemon::start(POOL);
     daemon.until_clean(3);
     daemon
 }
 
-const REQUEST: GrantRequest = GrantRequest {
+pub(super) const REQUEST: GrantRequest = GrantRequest {
     page: PageSize::Transparent,
     node: None,
     size_class_bytes: 2 * M,
@@ -51,7 +51,7 @@ const REQUEST: GrantRequest = GrantRequest {
     label: None,
 };
 
-fn grant(daemon: &Daemon, uses: u32) -> Granted {
+pub(super) fn grant(daemon: &Daemon, uses: u32) -> Granted {
     let label = Some(Label::new("ns/pod"));
     let request = GrantRequest {
         uses,
@@ -75,7 +75,7 @@ fn taken(uid: u32, socket: &Path) -> Result<Allocated, ClientError> {
     another_user(uid, || Client::connect(socket)?.take(take(1)))
 }
 
-fn refusal<T: std::fmt::Debug>(taken: Result<T, ClientError>) -> Refusal {
+pub(super) fn refusal<T: std::fmt::Debug>(taken: Result<T, ClientError>) -> Refusal {
     match taken {
         Err(ClientError::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
@@ -111,24 +111,10 @@ impl Drop for Mounted {
 }
 
 /// A place that any user may reach.
-fn container() -> tempfile::TempDir {
+pub(super) fn container() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     open_to_all(folder.path());
     folder
-}
-
-/// As an administrator may have left it: a process that passes it reaches all grants.
-#[test]
-fn a_folder_of_grants_that_is_open_to_others_is_closed_at_the_start() {
-    let mut daemon = daemon();
-    let granted = grant(&daemon, 1);
-    let all = Path::new(&granted.folder).parent().unwrap();
-    daemon.kill();
-    std::fs::set_permissions(all, PermissionsExt::from_mode(0o755)).unwrap();
-    daemon.start_again();
-    daemon.until_it_answers();
-    let mode = std::fs::metadata(all).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
 }
 
 #[test]
@@ -285,7 +271,7 @@ fn the_command_line_makes_one_that_a_client_takes_by() {
     let (code, said) = firstlight(&daemon, &words);
     assert_eq!(code, 0);
     let row = rows(&daemon).remove(0);
-    let folder = daemon.path().join("grants").join(row.grant.to_string());
+    let folder = row.grant.folder(&daemon.socket());
     let socket = folder.join("pool.sock");
     let expected = format!(
         "{}: 1 slab of 2 MiB, in {}\nFIRSTLIGHT_POOL={}\n",
@@ -485,27 +471,6 @@ fn grants_outlive_kills_at_random_moments_and_none_comes_back() {
     });
 }
 
-/// The folder of grants must be the daemon's own.
-#[test]
-fn a_folder_of_another_user_is_no_place_for_grants() {
-    if !is_root() {
-        return;
-    }
-    let daemon = daemon();
-    let folder = daemon.path().join("grants");
-    std::fs::create_dir(&folder).unwrap();
-    std::os::unix::fs::chown(&folder, Some(HOLDER), None).unwrap();
-    let refused = refusal(daemon.connect().grant(REQUEST));
-    assert_eq!(refused.code, RefusalCode::Internal);
-    assert!(refused.message.contains("another user's"), "{refused:?}");
-    std::fs::remove_dir(&folder).unwrap();
-    let made = daemon.connect().grant(REQUEST).unwrap();
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&folder), 0o700);
-    assert_eq!(mode(Path::new(&made.folder)), 0o711);
-    assert_eq!(mode(Path::new(&made.socket)), 0o666);
-}
-
 /// A quota that is reloaded away hangs up on strangers, and holders are none.
 #[test]
 fn another_configuration_changes_nothing_for_holders() {
@@ -516,9 +481,8 @@ fn another_configuration_changes_nothing_for_holders() {
     daemon.until_clean(3);
     let granted = grant(&daemon, 1);
     // As by a mount.
-    for folder in [daemon.path(), &daemon.path().join("grants")] {
-        open_to_all(folder);
-    }
+    let folders = Path::new(&granted.folder).ancestors().skip(1).take(3);
+    folders.for_each(open_to_all);
     let holder = another_user(HOLDER, || Client::connect(Path::new(&granted.socket)));
     let mut holder = holder.unwrap();
     write_config(daemon.path(), &POOL.replace("65052", "65053"));

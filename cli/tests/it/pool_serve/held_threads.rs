@@ -2,13 +2,17 @@
 //! a process is moved between cgroups, and the files that say who connected.
 
 use super::flood::{connect, serving_time};
+use super::held_page::{HeldPage, PAGE};
 use super::kit::{Daemon, M, another_user, is_root, take, until};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::seccomp::{Call, Watcher};
 use firstlight_pool::os::threads::READY;
 use firstlight_pool::protocol::{GrantRequest, PageSize, RefusalCode, Resize};
+use rustix::fs::RawDir;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Where the process has the end at which its calls arrive.
@@ -209,43 +213,6 @@ fn no_thread_that_clients_wait_for_looks_for_a_file() {
     looks_for_no_file([libc::SYS_openat, libc::SYS_statx], is_by_path);
 }
 
-/// A process that may list the socket's folder keeps all waiting that make something there, and then all that look for a
-/// name.
-#[test]
-fn a_grant_makes_nothing_in_the_socket_s_folder_once_that_of_grants_is_there() {
-    if !is_root() {
-        return;
-    }
-    let made = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&made);
-    let (daemon, _gate) = Daemon::prepared(
-        POOL,
-        |command| watch(command, [libc::SYS_mkdir; 2]),
-        |child| {
-            gate(child, move |_| {
-                count.fetch_add(1, Relaxed);
-                false
-            })
-        },
-    );
-    daemon.until_clean(SLABS);
-    let mut open = daemon.connect();
-    let mut grant = || {
-        let before = made.load(Relaxed);
-        open.grant(GrantRequest {
-            page: PageSize::Transparent,
-            node: None,
-            size_class_bytes: 2 * M,
-            uses: 1,
-            label: None,
-        })
-        .unwrap();
-        made.load(Relaxed) - before
-    };
-    assert_eq!(grant(), 2, "that of all grants, too");
-    assert_eq!(grant(), 1, "the grant's own folder");
-}
-
 fn looks_for_no_file(calls: [libc::c_long; 2], is_by_path: fn(u32) -> bool) {
     let is_meant = move |call: &Call| {
         let is_apart = matches!(&*thread_name(call), "peers" | "subuid");
@@ -365,14 +332,51 @@ fn what_a_client_had_is_closed_by_another_thread() {
     assert_eq!(told, Ok(0), "the serving thread changes the file");
 }
 
-/// Root behind a mount for reading can list a grant's folder into memory that it makes the kernel wait for.
+/// A thread that lists a folder, and keeps its lock until the page is let go of.
+struct Lister {
+    page: HeldPage,
+    thread: JoinHandle<()>,
+}
+
+impl Lister {
+    fn named(name: &str, folder: &Path) -> Self {
+        let folder = OwnedFd::from(std::fs::File::open(folder).unwrap());
+        let page = HeldPage::new();
+        let address = page.address();
+        let thread = thread::Builder::new().name(name.into());
+        let thread = thread.spawn(move || {
+            let page = std::ptr::with_exposed_provenance_mut::<MaybeUninit<u8>>(address);
+            // SAFETY: a page of this process for as long as it lives, which nothing else here reads or writes.
+            let page = unsafe { std::slice::from_raw_parts_mut(page, PAGE) };
+            let _ = RawDir::new(folder, page).next();
+        });
+        Self {
+            page,
+            thread: thread.unwrap(),
+        }
+    }
+
+    fn end(mut self) {
+        self.page.let_go();
+        self.thread.join().unwrap();
+    }
+}
+
+/// Whether a process's thread of this name waits in the kernel.
+fn is_held(process: u32, name: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let stats = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")));
+    let mut stats = stats.map(Result::unwrap_or_default);
+    stats.any(|stat| stat.contains(&format!("({name}) D ")))
+}
+
+/// Root behind a mount for reading can list its folder, and again while what removes the folder waits for that.
 #[test]
 fn a_grant_whose_folder_is_held_keeps_nobody_waiting() {
-    let (daemon, may_remove) = Daemon::prepared(
-        POOL,
-        |command| watch(command, [libc::SYS_unlink, libc::SYS_rmdir]),
-        |child| gate(child, |_| true),
-    );
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::start(POOL);
     daemon.until_clean(SLABS);
     let request = GrantRequest {
         page: PageSize::Transparent,
@@ -381,20 +385,39 @@ fn a_grant_whose_folder_is_held_keeps_nobody_waiting() {
         uses: 1,
         label: None,
     };
-    let granted = daemon.connect().grant(request).unwrap();
-    let held = may_remove.lock().unwrap();
-    let (tell, told) = mpsc::channel();
-    let (socket, grant) = (daemon.socket(), granted.grant);
-    thread::spawn(move || {
-        let mut owner = Client::connect(&socket).unwrap();
-        owner.revoke(grant).unwrap();
-        let left = owner.status().unwrap().grants.len();
-        tell.send((left, owner.take(take(M)).is_ok()))
-    });
-    let told = told.recv_timeout(Duration::from_secs(20));
+    let granted = daemon.connect().grant(request.clone()).unwrap();
     let folder = Path::new(&granted.folder);
-    assert!(folder.exists());
-    drop(held);
-    assert_eq!(told, Ok((0, true)), "it waits for a grant's folder");
-    until("the folder is removed", || !folder.exists());
+    let is_served = || {
+        let (tell, told) = mpsc::channel();
+        let (socket, request) = (daemon.socket(), request.clone());
+        thread::spawn(move || {
+            let mut owner = Client::connect(&socket).unwrap();
+            let another = owner.grant(request).unwrap().grant;
+            owner.revoke(another).unwrap();
+            tell.send(owner.take(take(M)).is_ok())
+        });
+        let told = told.recv_timeout(Duration::from_secs(20));
+        told == Ok(true)
+    };
+    let first = Lister::named("first", folder);
+    first.page.until_asked_for();
+    daemon.connect().revoke(granted.grant).unwrap();
+    until("its socket cannot be removed", || {
+        is_held(daemon.pid(), "door")
+    });
+    let while_socket = is_served();
+    let second = Lister::named("second", folder);
+    // It waits behind what removes the socket, and comes before what removes the folder.
+    until("it waits", || is_held(std::process::id(), "second"));
+    first.end();
+    second.page.until_asked_for();
+    until("its folder cannot be removed", || {
+        is_held(daemon.pid(), "door")
+    });
+    let while_folder = is_served();
+    second.end();
+    assert_eq!((while_socket, while_folder), (true, true));
+    until("the folder is removed", || {
+        !folder.parent().unwrap().exists()
+    });
 }

@@ -8,6 +8,7 @@ mod crash;
 mod draw;
 mod export;
 mod flood;
+mod grant_folders;
 mod grants;
 mod guest;
 mod held_epoll;

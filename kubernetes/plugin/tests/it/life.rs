@@ -66,6 +66,21 @@ async fn the_pool_s_folder_is_listed_by_no_stranger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_folder_of_links_is_closed_to_strangers() {
+    let node = Node::with(|folder| {
+        // As an earlier version made it.
+        let links = folder.join("kubernetes");
+        std::fs::create_dir(&links).unwrap();
+        std::fs::set_permissions(links, PermissionsExt::from_mode(0o755)).unwrap();
+        plugin(folder)
+    });
+    until("it is closed", || {
+        let links = std::fs::metadata(node.folder.path().join("kubernetes")).unwrap();
+        links.mode() & 0o777 == 0o700
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_before_has_nothing_of_a_device_any_more() {
     let node = Node::start();
     node.kubelet.admit("a", "any-1").await.unwrap();

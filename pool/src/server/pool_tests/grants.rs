@@ -336,11 +336,11 @@ fn the_next_daemon_has_grants_with_what_is_charged_to_them() {
     fs::remove_dir_all(&gone.folder).unwrap();
     // One that was killed before it wrote a grant down.
     let unwritten = PathBuf::from(granted.folder.replace("-00000abc-", "-00000abd-"));
-    fs::create_dir(&unwritten).unwrap();
+    fs::create_dir_all(&unwritten).unwrap();
     let mut pool = next_in(folder.path(), pool);
     let row = rows(&mut pool).remove(0);
     assert_eq!(rows(&mut pool).len(), 1, "one folder was removed");
-    until(&mut pool, |_| !unwritten.exists());
+    until(&mut pool, |_| !unwritten.parent().unwrap().exists());
     assert_eq!(
         (row.grant, row.charged_slabs, row.held_slabs),
         (granted.grant, 1, 1)
