@@ -99,7 +99,7 @@ patiently 90 allocatable 3 || wrong "the node does not have 3 of $resource by he
 vm "vm-$next"
 patiently 90 greets "vm-$next" || wrong "vm-$next does not start on a pool by helm"
 gone "vm-$next"
-# A plugin that ends earlier leaves the pod's right, and the next part serves this pool another way.
-patiently 30 status '.grants == []' || wrong "the right of a pod that is gone does not end before the chart is removed"
+# After the 30 s of `--absent`. A plugin that ends earlier leaves the right, and the next part serves this pool another way.
+patiently 90 status '.grants == []' || wrong "the right of a pod that is gone does not end before the chart is removed"
 helm uninstall firstlight-pool --namespace firstlight --wait >/dev/null || wrong "helm uninstall"
 ok "the chart is for the same pods, and is installed and removed by helm"
