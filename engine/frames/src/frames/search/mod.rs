@@ -348,7 +348,7 @@ fn next_of_hint(
     let down = mobility.is_movable();
     let next = if down { huge.checked_sub(1)? } else { huge + 1 };
     let border = segment.huge_start(if down { huge } else { next });
-    if border % GIANT_FRAMES == 0 || next >= segment.huge_count() {
+    if border.is_multiple_of(GIANT_FRAMES) || next >= segment.huge_count() {
         return None;
     }
     let word = segment.huge(next);
