@@ -164,7 +164,10 @@ impl Grants {
 
 impl Places {
     fn connect(&self) -> Result<Client, ClientError> {
-        Client::connect_until(&self.socket, Instant::now() + PATIENCE)
+        let pool = Client::connect_until(&self.socket, Instant::now() + PATIENCE)?;
+        // What it says that there is, is mounted.
+        pool.check_server()?;
+        Ok(pool)
     }
 
     fn link(&self, slot: &Slot, claim: Option<ClaimKey>) -> PathBuf {

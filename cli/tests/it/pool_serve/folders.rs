@@ -1,14 +1,18 @@
-//! Where the daemon's folders and its socket may be, on paths that strangers change.
+//! Where the daemon's folders and its socket may be, on paths that strangers change, and what clients do at a socket of a
+//! stranger's.
 
-use super::grants::{HOLDER, container};
-use super::kit::{Daemon, another_user, is_root, serve, until};
-use firstlight_pool::client::Client;
+use super::grants::{HOLDER, REQUEST, container};
+use super::kit::{Daemon, another_user, is_root, serve, take, until};
+use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::need::skip;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const POOL: &str = "
     fill = { rate = \"0\" }
@@ -151,7 +155,53 @@ fn a_daemon_in_a_user_namespace_has_its_socket_where_any_user_may() {
         .collect();
     let mut child = in_namespace(&words).spawn().unwrap();
     let is_up = comes_up(&mut child, &socket);
+    // One of the namespace's takes from it; root does not, though root may.
+    let taken = another_user(HOLDER, || Client::connect(&socket)?.check_server());
+    let of_root = Client::connect(&socket).and_then(|pool| pool.check_server());
     let _ = child.kill();
     child.wait().unwrap();
     assert!(is_up);
+    taken.unwrap();
+    assert!(matches!(of_root, Err(ClientError::Stranger { .. })));
+}
+
+/// A socket at which a user listens.
+fn listen(user: u32, path: &Path) -> OwnedFd {
+    another_user(user, || {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 4).unwrap();
+        socket
+    })
+}
+
+#[test]
+fn nothing_is_taken_at_the_socket_of_a_stranger() {
+    if !is_root() {
+        return;
+    }
+    let public = container();
+    mode(public.path(), 0o1777);
+    let [beside, below] = ["pool.sock", "folder/pool.sock"].map(|name| public.path().join(name));
+    another_user(HOLDER, || std::fs::create_dir(below.parent().unwrap())).unwrap();
+    let _listen = [&beside, &below].map(|path| listen(HOLDER, path));
+    for path in [&beside, &below] {
+        let mut pool = Client::connect(path).unwrap();
+        let refused = [pool.take(take(1)).map(drop), pool.grant(REQUEST).map(drop)];
+        for refused in refused {
+            match refused {
+                Err(ClientError::Stranger { socket, user, us }) => {
+                    assert_eq!((&socket, user, us), (path, HOLDER, 0));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        another_user(HOLDER, || Client::connect(path)?.check_server()).unwrap();
+    }
+    // Of a user that has a folder which it could not make itself.
+    mode(public.path(), 0o755);
+    let until = Instant::now() + Duration::from_millis(200);
+    let taken = Client::connect_until(&below, until).unwrap().take(take(1));
+    assert!(matches!(taken, Err(ClientError::Silent)), "{taken:?}");
 }
