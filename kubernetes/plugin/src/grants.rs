@@ -16,10 +16,10 @@ use crate::label::{self, ClaimKey, Held, Owner};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::folder;
 use firstlight_pool::protocol::{GrantId, GrantRequest, RefusalCode, Status as PoolStatus};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use std::fmt;
-use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -164,7 +164,10 @@ impl Grants {
 
 impl Places {
     fn connect(&self) -> Result<Client, ClientError> {
-        Client::connect_until(&self.socket, Instant::now() + PATIENCE)
+        let pool = Client::connect_until(&self.socket, Instant::now() + PATIENCE)?;
+        // What it says that there is, is mounted.
+        pool.check_server()?;
+        Ok(pool)
     }
 
     fn link(&self, slot: &Slot, claim: Option<ClaimKey>) -> PathBuf {
@@ -289,7 +292,7 @@ impl Places {
 /// left over.
 #[derive(Debug)]
 pub struct Alone {
-    _locked: File,
+    _locked: OwnedFd,
 }
 
 impl Alone {
@@ -300,7 +303,10 @@ impl Alone {
     pub fn at(links: &Path) -> Result<Self, String> {
         let path = links.join("lock");
         // What mounts the links is root. A process that lists their folder keeps all waiting that change it.
-        let opened = folder::make_private(links).and_then(|_| File::create(&path));
+        let opened = folder::make_private(links).and_then(|folder| {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            Ok(openat(folder, "lock", flags, Mode::RUSR | Mode::WUSR)?)
+        });
         let file = opened.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
         locked.map_err(|error| match io::Error::from(error).kind() {

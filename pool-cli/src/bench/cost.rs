@@ -6,7 +6,7 @@
 //! Times of other programs fall into all of it, so variants take turns: of
 //! processor times the smallest counts, of the loops' windows the median.
 
-use super::own_daemon::{Kind, OwnDaemon};
+use super::own_daemon::{Kind, OwnDaemon, own_folder};
 use super::record::{Cost, FillCost, Neighbour};
 use crate::Program;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ pub(super) fn measure(
     stop: &AtomicBool,
 ) -> Result<Option<Cost>, Failure> {
     let folder = folder.join("cost");
-    fs::create_dir(&folder).map_err(Failure::pool_at("a folder"))?;
+    own_folder(&folder)?;
     let sizes = BTreeSet::from([bytes]);
     let mut daemon = OwnDaemon::start(program, &folder, Kind::of(page), &sizes, None)?;
     let fill = fill_cost(&mut daemon, page, bytes, runs, stop)?;

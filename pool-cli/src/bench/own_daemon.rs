@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -77,6 +78,12 @@ pub(super) struct OwnDaemon {
     page: PageSize,
     socket: PathBuf,
     log: PathBuf,
+}
+
+/// Makes a folder for one, in which no other user writes: the daemon refuses that, and a mask may allow it.
+pub(super) fn own_folder(folder: &Path) -> Result<(), Failure> {
+    let made = fs::DirBuilder::new().mode(0o700).create(folder);
+    made.map_err(Failure::pool_at("a folder"))
 }
 
 impl OwnDaemon {
@@ -307,4 +314,19 @@ fn config_text(setup: &Setup<'_>) -> String {
         );
     }
     text + setup.more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_daemon_s_folder_is_its_own_whatever_mask_there_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own");
+        own_folder(&own).unwrap();
+        let mode = fs::metadata(&own).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
 }

@@ -8,7 +8,7 @@
 //! slab of the pool; of one all pages are given back to the kernel beforehand.
 
 use super::guest::Bench;
-use super::own_daemon::{Kind, OwnDaemon};
+use super::own_daemon::{Kind, OwnDaemon, own_folder};
 use super::starts::{FLOOR_BYTES, floor, set_aside};
 use crate::Program;
 use crate::failure::Failure;
@@ -191,7 +191,7 @@ impl Record {
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
         let folder = bench.folder().join(page);
-        std::fs::create_dir(&folder).map_err(Failure::pool_at("a folder"))?;
+        own_folder(&folder)?;
         let bytes = self.size_bytes;
         let mut daemon =
             OwnDaemon::start(program, &folder, kind, &BTreeSet::from([bytes]), Some("0"))?;

@@ -16,6 +16,15 @@ pub enum ClientError {
         /// What the system said.
         error: io::Error,
     },
+    /// Another user's process listens there: it would keep memory that it gives, and see what is in it.
+    Stranger {
+        /// Where.
+        socket: PathBuf,
+        /// Its user.
+        user: u32,
+        /// The user of this process.
+        us: u32,
+    },
     /// The daemon said no.
     Refused(Refusal),
     /// The daemon hung up.
@@ -86,6 +95,12 @@ impl fmt::Display for ClientError {
                     _ => write!(f, "no pool answers at {socket}: {error}"),
                 }
             }
+            Self::Stranger { socket, user, us } => write!(
+                f,
+                "user {user} listens at {}, where root, this user ({us}) or the owner of a folder that root or this user \
+                 made is expected: nothing is taken from it",
+                socket.display()
+            ),
             Self::Refused(refusal) => {
                 write!(
                     f,

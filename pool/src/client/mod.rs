@@ -12,6 +12,8 @@ pub use error::ClientError;
 pub use settings::{Emulator, SETTINGS, Settings};
 
 use crate::config::ConfigError;
+use crate::os::peer::Credentials;
+use crate::os::{folder, owner};
 use crate::protocol::{
     Drained, FillChange, Filling, Give, GrantId, GrantRequest, Granted, Lease, LeaseId,
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, Resize, Resized, Revoke, Revoked, Status,
@@ -71,6 +73,8 @@ pub struct Allocated {
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
+    /// Where it is connected to, if that is known.
+    path: Option<PathBuf>,
     /// When all is to be answered.
     until: Option<Instant>,
 }
@@ -108,6 +112,7 @@ impl Client {
         // A daemon that no longer accepts must not keep a VMM from starting.
         let client = Self {
             until,
+            path: Some(socket.into()),
             ..Self::new(end)
         };
         client.wait_at_most(Timeout::Send, PATIENCE)?;
@@ -115,20 +120,48 @@ impl Client {
         Ok(client)
     }
 
-    /// Speaks over a connected socket.
+    /// Speaks over a connected socket, whichever user listens at the other end.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
         Self {
             socket,
+            path: None,
             until: None,
         }
+    }
+
+    /// Refuses a socket that another user may have put in the place of the daemon's: in `/tmp` its name is free while no
+    /// daemon runs. [`Client::take`] and [`Client::grant`] do so.
+    ///
+    /// # Errors
+    /// [`ClientError::Stranger`].
+    pub fn check_server(&self) -> Result<(), ClientError> {
+        let Some(socket) = &self.path else {
+            return Ok(());
+        };
+        let server = Credentials::of(&self.socket).map_err(ClientError::Io)?;
+        let (user, us) = (server.uid, owner::us());
+        if user == 0 || user == us || owner::unmapped() == Some(user) {
+            return Ok(());
+        }
+        // A daemon of its own user, which has a folder that no other user puts in the place of another.
+        let whole = std::path::absolute(socket).map_err(ClientError::Io)?;
+        let above = whole.parent().unwrap_or(&whole);
+        let folder = folder::look_at(above).ok().flatten();
+        let owner = folder.and_then(|folder| fstat(folder).ok());
+        if owner.is_some_and(|owner| owner.st_uid == user) {
+            return Ok(());
+        }
+        let socket = socket.clone();
+        Err(ClientError::Stranger { socket, user, us })
     }
 
     /// Allocates memory; without its label from a daemon that knows of none.
     ///
     /// # Errors
-    /// The daemon's refusal, or what is wrong with its answer.
+    /// [`ClientError::Stranger`] where no memory is to be taken; the daemon's refusal, or what is wrong with its answer.
     pub fn take(&mut self, mut take: Take) -> Result<Allocated, ClientError> {
+        self.check_server()?;
         let asked_bytes = take.bytes;
         let patience = PATIENCE + Duration::from_millis(take.max_topup_ms.into());
         let mut asked = self.ask(&Request::Take(take.clone()), TAKE_DESCRIPTORS, patience);
@@ -266,8 +299,10 @@ impl Client {
     /// Has a socket made that serves slabs of one class: as root or the daemon's user.
     ///
     /// # Errors
-    /// The daemon's refusal, or what is wrong with its answer.
+    /// [`ClientError::Stranger`] where memory is not to be taken either; the daemon's refusal, or what is wrong with its
+    /// answer.
     pub fn grant(&mut self, grant: GrantRequest) -> Result<Granted, ClientError> {
+        self.check_server()?;
         match self.plain(&Request::Grant(grant))? {
             Reply::Grant(granted) => Ok(granted),
             other => Err(ClientError::unexpected("grant", &other)),

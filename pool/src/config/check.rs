@@ -47,6 +47,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     }
     path("socket", &config.socket, MOST_SOCKET_BYTES)?;
     path("directory", &config.directory, MOST_PATH_BYTES)?;
+    apart(config)?;
     batch(&config.fill.batch)?;
     percent("pause_at_pressure", &config.fill.pause_at_pressure)?;
     nice(config.fill.nice.as_ref())?;
@@ -64,6 +65,16 @@ fn path(name: &str, path: &Spanned<PathBuf>, most_bytes: usize) -> Result<(), Wr
     }
     let text = format!("`{name}` is no absolute path of at most {most_bytes} bytes");
     Err(wrong(path, text))
+}
+
+/// The daemon closes its folder to all others, and clients pass that of the socket.
+fn apart(config: &Config) -> Result<(), Wrong> {
+    let above = config.socket.as_ref().parent();
+    if above.is_some_and(|above| above.starts_with(config.directory.as_ref())) {
+        let text = "`socket` lies in `directory`, which the daemon closes to all others: set another, beside it or below";
+        return Err(wrong(&config.directory, text));
+    }
+    Ok(())
 }
 
 fn size(class: &Class) -> Result<(), Wrong> {
@@ -243,6 +254,12 @@ mod tests {
                 2,
             ),
             ("directory = \"own\"", "`directory` is no absolute path", 1),
+            (
+                "socket = \"/a/b/c.sock\"\ndirectory = \"/a/./b/\"",
+                "`socket` lies in `directory`",
+                2,
+            ),
+            ("directory = \"/run\"", "`socket` lies in `directory`", 1),
             ("[limits]\nconnections = 0", "expected 1 or more", 2),
             (
                 "[limits]\nconnections_per_user = 0",

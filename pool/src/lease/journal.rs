@@ -9,12 +9,13 @@ use super::quota::Charge;
 use super::{Grant, Serial};
 use crate::protocol::{GrantId, Label, PageSize};
 use crate::store::Key;
+use crate::store::directory::{JOURNAL, NEW_JOURNAL};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
 
 /// The largest file that is read.
 const MOST_BYTES: u64 = 256 << 20;
@@ -106,7 +107,7 @@ pub struct Unread {
 /// The file.
 #[derive(Debug)]
 pub struct Journal {
-    path: PathBuf,
+    folder: OwnedFd,
     /// Where lines are appended; none after a failure: the file is rewritten first.
     file: Option<File>,
     prefix: u32,
@@ -123,19 +124,19 @@ impl Journal {
     ///
     /// # Errors
     /// The operating system's refusal to read it.
-    pub fn open(folder: &Path, prefix: u32) -> io::Result<(Self, Unread)> {
-        let path = folder.join("leases");
+    pub fn open(folder: OwnedFd, prefix: u32) -> io::Result<(Self, Unread)> {
         let mut text = Vec::new();
-        match File::open(&path) {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(&folder, JOURNAL, flags, Mode::empty()) {
             Ok(file) => {
-                file.take(MOST_BYTES).read_to_end(&mut text)?;
+                File::from(file).take(MOST_BYTES).read_to_end(&mut text)?;
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
         }
         let mut journal = Self {
             file: None,
-            path,
+            folder,
             prefix,
             next: 1,
             live: BTreeMap::new(),
@@ -325,16 +326,19 @@ impl Journal {
         for record in self.live.values() {
             all += &text(&Line::Lease(record.clone()))?;
         }
-        let new = self.path.with_extension("new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new)?;
-        let replaced = file
-            .write_all(all.as_bytes())
-            .and_then(|()| fs::rename(&new, &self.path));
+        let remove = || unlinkat(&self.folder, NEW_JOURNAL, AtFlags::empty());
+        // What a daemon that was killed left of one, or whatever else has the name: nothing that is there is written to.
+        let _ = remove();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let mut file = File::from(openat(&self.folder, NEW_JOURNAL, flags, mode)?);
+        let replaced = file.write_all(all.as_bytes()).and_then(|()| {
+            let here = &self.folder;
+            Ok(renameat(here, NEW_JOURNAL, here, JOURNAL)?)
+        });
         if replaced.is_err() {
             // Half of it, where there is no space for all.
-            let _ = fs::remove_file(&new);
+            let _ = remove();
         }
         replaced?;
         self.file = Some(file);
@@ -350,13 +354,61 @@ fn text(line: &Line) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn open(folder: &Path, prefix: u32) -> io::Result<(Journal, Unread)> {
+        Journal::open(File::open(folder).unwrap().into(), prefix)
+    }
+
+    #[test]
+    fn nothing_is_written_to_a_file_that_has_its_name_already() {
+        let folder = tempfile::tempdir().unwrap();
+        let [secret, new] = ["secret", "leases.new"].map(|name| folder.path().join(name));
+        fs::write(&secret, "root's").unwrap();
+        std::os::unix::fs::symlink(&secret, &new).unwrap();
+        let (mut journal, unread) = open(folder.path(), 1).unwrap();
+        assert!(unread.unwritable.is_none(), "{unread:?}");
+        fs::hard_link(&secret, &new).unwrap();
+        journal.break_off();
+        journal.begin(record(1)).unwrap();
+        // What waits for a process at the other end.
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &new,
+            rustix::fs::FileType::Fifo,
+            Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        journal.break_off();
+        journal.begin(record(2)).unwrap();
+        assert_eq!(fs::read(&secret).unwrap(), b"root's");
+        assert_eq!(reopened(folder.path()).1.len(), 2);
+        fs::remove_file(folder.path().join("leases")).unwrap();
+        std::os::unix::fs::symlink(&secret, folder.path().join("leases")).unwrap();
+        open(folder.path(), 1).unwrap_err();
+    }
+
+    #[test]
+    fn it_is_written_in_its_folder_whatever_has_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, away] = ["own", "away"].map(|name| folder.path().join(name));
+        fs::create_dir(&own).unwrap();
+        let (mut journal, _) = open(&own, 1).unwrap();
+        fs::rename(&own, &away).unwrap();
+        fs::create_dir(&own).unwrap();
+        journal.break_off();
+        journal.begin(record(1)).unwrap();
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+        assert_eq!(reopened(&away).1, [record(1)]);
+    }
 
     #[test]
     fn what_could_not_be_written_is_written_later() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("state");
-        fs::create_dir(&place).unwrap();
-        let mut journal = Journal::open(&place, 1).unwrap().0;
+        let place = folder.path();
+        let mut journal = open(place, 1).unwrap().0;
         let id = GrantId {
             prefix: journal.prefix(),
             number: 1,
@@ -370,12 +422,12 @@ mod tests {
         };
         journal.grant(Grant::new(id, request)).unwrap();
         journal.break_off();
-        let away = folder.path().join("away");
-        fs::rename(&place, &away).unwrap();
+        let new = place.join("leases.new");
+        fs::create_dir(&new).unwrap();
         journal.end_grant(id).unwrap_err();
-        fs::rename(&away, &place).unwrap();
-        let left = || Journal::open(&place, 1).unwrap().0.grants().count();
+        let left = || open(place, 1).unwrap().0.grants().count();
         assert_eq!(left(), 1);
+        fs::remove_dir(&new).unwrap();
         journal.catch_up();
         assert_eq!(left(), 0);
     }
@@ -400,7 +452,7 @@ mod tests {
     }
 
     fn reopened(folder: &Path) -> (Journal, Vec<Record>) {
-        let (journal, unread) = Journal::open(folder, 0xffff).unwrap();
+        let (journal, unread) = open(folder, 0xffff).unwrap();
         assert!(
             unread.lines == 0 && unread.unwritable.is_none(),
             "{unread:?}"
@@ -412,7 +464,7 @@ mod tests {
     #[test]
     fn the_next_daemon_reads_what_was_written() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, unread) = Journal::open(folder.path(), 0xabc).unwrap();
+        let (mut journal, unread) = open(folder.path(), 0xabc).unwrap();
         assert_eq!(
             (unread.lines, journal.next(), journal.prefix()),
             (0, 1, 0xabc)
@@ -440,7 +492,7 @@ mod tests {
     #[test]
     fn the_next_daemon_knows_grants_and_uses_no_number_twice() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(folder.path(), 0xabc).unwrap();
+        let (mut journal, _) = open(folder.path(), 0xabc).unwrap();
         let grant = |number| Grant {
             id: GrantId {
                 prefix: 0xabc,
@@ -470,7 +522,7 @@ mod tests {
             assert_eq!((records, journal.next()), (vec![by_grant.clone()], 5));
         }
         // A grant of which the next daemon would not know is none for this one.
-        let (mut journal, _) = Journal::open(folder.path(), 0xabc).unwrap();
+        let (mut journal, _) = open(folder.path(), 0xabc).unwrap();
         journal.break_off();
         fs::create_dir(folder.path().join("leases.new")).unwrap();
         journal.grant(grant(5)).unwrap_err();
@@ -480,7 +532,7 @@ mod tests {
     #[test]
     fn a_line_that_is_no_line_costs_no_other() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(folder.path(), 1).unwrap();
+        let (mut journal, _) = open(folder.path(), 1).unwrap();
         journal.begin(record(1)).unwrap();
         let mut file = journal.file.as_ref().unwrap();
         file.write_all(b"{\"lease\":{\"serial\":-1}}\n").unwrap();
@@ -488,7 +540,7 @@ mod tests {
         // Killed in the middle of a line.
         let mut file = journal.file.as_ref().unwrap();
         file.write_all(b"{\"lease\":{\"ser").unwrap();
-        let (journal, unread) = Journal::open(folder.path(), 1).unwrap();
+        let (journal, unread) = open(folder.path(), 1).unwrap();
         assert_eq!(unread.lines, 1);
         assert_eq!(journal.records().count(), 2);
         assert_eq!(reopened(folder.path()).1.len(), 2);
@@ -497,7 +549,7 @@ mod tests {
     #[test]
     fn it_does_not_grow_with_leases_that_are_over() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(folder.path(), 1).unwrap();
+        let (mut journal, _) = open(folder.path(), 1).unwrap();
         journal.begin(record(1)).unwrap();
         for serial in 2..10_000 {
             journal.begin(record(serial)).unwrap();
@@ -512,13 +564,13 @@ mod tests {
     #[test]
     fn where_there_is_no_space_leases_last_and_none_begins() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(folder.path(), 1).unwrap();
+        let (mut journal, _) = open(folder.path(), 1).unwrap();
         journal.begin(record(1)).unwrap();
         drop(journal);
         // Nothing can be created: another file has the name, as where no space is left.
         let new = folder.path().join("leases.new");
         fs::create_dir(&new).unwrap();
-        let (mut journal, unread) = Journal::open(folder.path(), 1).unwrap();
+        let (mut journal, unread) = open(folder.path(), 1).unwrap();
         assert!(unread.unwritable.is_some());
         assert_eq!(journal.records().cloned().collect::<Vec<_>>(), [record(1)]);
         journal.begin(record(2)).unwrap_err();

@@ -8,10 +8,10 @@
 
 use super::Serial;
 use crate::os::ready;
+use crate::store::directory::PIPE;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 /// The reading end.
 #[derive(Debug)]
@@ -69,13 +69,10 @@ impl AsFd for LeasePipe {
 pub struct Pipes(OwnedFd);
 
 impl Pipes {
-    /// In a folder that only the daemon may enter.
-    ///
-    /// # Errors
-    /// The operating system's refusal.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::open(folder, flags, Mode::empty())?))
+    /// In a folder that only the daemon may enter, and that can be read.
+    #[must_use]
+    pub fn new(folder: OwnedFd) -> Self {
+        Self(folder)
     }
 
     /// A new pipe, and the end that goes out.
@@ -129,7 +126,7 @@ impl Pipes {
     pub fn retain(&self, keep: impl Fn(Serial) -> bool) -> io::Result<()> {
         for entry in Dir::read_from(&self.0)? {
             let entry = entry?;
-            let number = entry.file_name().to_bytes().strip_prefix(PREFIX.as_bytes());
+            let number = entry.file_name().to_bytes().strip_prefix(PIPE.as_bytes());
             let number = number.and_then(|number| std::str::from_utf8(number).ok());
             if let Some(serial) = number.and_then(|number| number.parse().ok())
                 && !keep(serial)
@@ -146,10 +143,8 @@ impl Pipes {
     }
 }
 
-const PREFIX: &str = "lease-";
-
 fn name(serial: Serial) -> String {
-    format!("{PREFIX}{serial}")
+    format!("{PIPE}{serial}")
 }
 
 #[cfg(test)]
@@ -158,7 +153,7 @@ mod tests {
 
     fn pipes() -> (tempfile::TempDir, Pipes) {
         let folder = tempfile::tempdir().unwrap();
-        let pipes = Pipes::open(folder.path()).unwrap();
+        let pipes = Pipes::new(std::fs::File::open(folder.path()).unwrap().into());
         (folder, pipes)
     }
 

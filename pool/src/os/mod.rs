@@ -6,7 +6,7 @@
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: users that may connect to one;
 //!   [`passrights`]: those to which no descriptor can be sent; [`unread`]: what was sent over one and is not read;
-//! - [`folder`]: folders that other users do not change;
+//! - [`folder`]: folders that other users do not change; [`owner`]: whose files and processes are trusted;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
 //! - [`kept`]: files of the kernel that are read and never closed; [`cgroup_memory`]: a cgroup's limits;
 //! - [`threads`]: threads that are begun before they are needed;
@@ -34,6 +34,7 @@ pub mod kept;
 pub mod mapping;
 pub mod memory_file;
 pub mod need;
+pub mod owner;
 pub mod pacing;
 pub mod passrights;
 pub mod peer;

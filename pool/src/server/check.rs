@@ -1,6 +1,6 @@
 //! Whether this machine has what a configuration names.
 
-use super::{ServeError, warnings};
+use super::{ServeError, places, warnings};
 use crate::config::{Config, Size};
 use crate::lease::quota::Rules;
 use crate::machine::Spec;
@@ -25,11 +25,18 @@ pub struct Checked {
     pub notes: Vec<String>,
 }
 
-/// Looks groups, nodes and page sizes up, and counts what is set aside.
+/// Looks groups, nodes and page sizes up, counts what is set aside, and looks at the daemon's folders.
 ///
 /// # Errors
 /// What this machine does not have.
 pub fn check(config: &Config) -> Result<Checked, ServeError> {
+    let mut checked = machine(config)?;
+    checked.notes.extend(places::notes(config));
+    Ok(checked)
+}
+
+/// As [`check`], without the folders, which a daemon that runs has already.
+pub(super) fn machine(config: &Config) -> Result<Checked, ServeError> {
     let owner = rustix::process::geteuid().as_raw();
     Rules::new(config, owner).map_err(ServeError::Config)?;
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();

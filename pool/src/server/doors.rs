@@ -10,7 +10,7 @@
 //! removes it has meanwhile, in the kernel, the lock of the folder that it lies in, which is the grant's alone.
 
 use super::events::{Events, Theirs};
-use super::listen::{accept, bind, name_of, serve};
+use super::listen::{Beside, accept, bind, name_of, serve};
 use super::pool::Pool;
 use super::start::most_grants;
 use crate::lease::{Grant, Whose};
@@ -18,7 +18,7 @@ use crate::machine::{ConnectionId, Event};
 use crate::os::folder;
 use crate::os::threads::Threads;
 use crate::protocol::{GrantId, Granted, MOST_GRANTS, Refusal, RefusalCode};
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,7 +38,7 @@ struct Door {
 #[derive(Debug)]
 pub(super) struct Doors {
     /// That of the pool, beside which the folders are; none where it has no name in a folder.
-    beside: Option<PathBuf>,
+    beside: Option<Beside>,
     most: usize,
     open: BTreeMap<GrantId, Door>,
     /// Where their sockets wait for clients: the loop has one descriptor for all.
@@ -64,14 +64,14 @@ const AT_START: Duration = Duration::from_secs(1);
 
 impl Doors {
     /// None yet, beside the pool's socket.
-    pub(super) fn beside(socket: Option<&Path>, threads: Arc<Threads>) -> io::Result<Self> {
+    pub(super) fn new(beside: Option<Beside>, threads: Arc<Threads>) -> io::Result<Self> {
         let (tell, told) = mpsc::channel();
         Ok(Self {
             threads,
             opening: BTreeSet::new(),
             tell,
             told,
-            beside: socket.map(Path::to_owned),
+            beside,
             most: most_grants(),
             open: BTreeMap::new(),
             queue: Events::new()?,
@@ -133,8 +133,8 @@ impl Doors {
         self.open.contains_key(&id)
     }
 
-    fn beside_it(&self) -> io::Result<&Path> {
-        self.beside.as_deref().ok_or_else(|| {
+    fn beside_it(&self) -> io::Result<&Beside> {
+        self.beside.as_ref().ok_or_else(|| {
             io::Error::other(
                 "the pool's socket has no name in a folder, beside which grants would be",
             )
@@ -143,16 +143,16 @@ impl Doors {
 
     /// Makes the folder of a new grant, with its socket.
     fn make(&mut self, id: GrantId) -> io::Result<PathBuf> {
-        let socket = self.beside_it()?;
-        let all = folder::make_private(&all_beside(socket))?;
+        let beside = self.beside_it()?;
+        let all = all_made(beside)?;
         let name = id.to_string();
         let made = folder::make(&all, Path::new(&name), Mode::RWXU).and_then(|own| {
             let passable = Mode::from_raw_mode(0o711);
             folder::make(own, Path::new(GrantId::MOUNT), passable)?;
             // No other process has it yet.
-            open(socket, id)
+            open(beside, id)
         });
-        let path = id.folder(socket);
+        let path = id.folder(&beside.path);
         let opened = made.and_then(|door| self.wait_at_new(id, door));
         if opened.is_err() {
             let _ = remove(&all, &name);
@@ -170,12 +170,12 @@ impl Doors {
 
     /// Has a thread make the socket in the folder that is there, unless one does.
     fn open_soon(&mut self, id: GrantId) -> io::Result<()> {
-        let socket = self.beside_it()?.to_owned();
+        let beside = self.beside_it()?.clone();
         if !self.opening.insert(id) {
             return Ok(());
         }
         let tell = self.tell.clone();
-        let open = move || drop(tell.send((id, open(&socket, id))));
+        let open = move || drop(tell.send((id, open(&beside, id))));
         self.threads.start_soon("door", open);
         Ok(())
     }
@@ -197,10 +197,11 @@ impl Doors {
 
     /// Has a thread remove the folder of a grant that has ended.
     fn remove_soon(&self, id: GrantId) {
-        let Some(socket) = &self.beside else { return };
-        let all = all_beside(socket);
+        let Some(beside) = self.beside.clone() else {
+            return;
+        };
         self.threads.start_soon("door", move || {
-            let all = folder::open_private(CWD, &all);
+            let all = all(&beside);
             let _ = all.and_then(|all| remove(&all, &id.to_string()));
         });
     }
@@ -225,19 +226,21 @@ impl Doors {
     }
 
     /// Makes the folder of all grants, or closes it to others, and removes from it those of grants that there are not: a
-    /// daemon was killed before it wrote one down, or after. At the start: what lists the folder that it lies in keeps all
-    /// waiting that make something there.
-    fn take_over(&self, known: &BTreeSet<GrantId>) -> io::Result<()> {
-        let Some(socket) = &self.beside else {
+    /// daemon was killed before it wrote one down, or after. Of another `prefix` they may be those of a daemon with another
+    /// socket beside this one. At the start: what lists the folder that it lies in keeps all waiting that make something
+    /// there.
+    fn take_over(&self, known: &BTreeSet<GrantId>, prefix: u32) -> io::Result<()> {
+        let Some(beside) = &self.beside else {
             return Ok(());
         };
-        let all = folder::make_private(&all_beside(socket))?;
+        let all = all_made(beside)?;
         // Listed by root and this user alone, so that none keeps it waiting.
         for entry in Dir::read_from(&all)? {
             let entry = entry?;
             let name = entry.file_name().to_str().ok();
-            let id = name.and_then(|name| name.parse().ok());
-            if let Some(id) = id.filter(|id| !known.contains(id)) {
+            let id: Option<GrantId> = name.and_then(|name| name.parse().ok());
+            let is_over = |id: &GrantId| id.prefix == prefix && !known.contains(id);
+            if let Some(id) = id.filter(is_over) {
                 self.remove_soon(id);
             }
         }
@@ -250,8 +253,20 @@ impl Doors {
     }
 }
 
-fn all_beside(socket: &Path) -> PathBuf {
-    socket.with_file_name(GrantId::ALL)
+/// The folder of all grants.
+fn all(beside: &Beside) -> io::Result<OwnedFd> {
+    folder::open_private(&beside.folder, Path::new(GrantId::ALL))
+}
+
+/// That, made where there is none. One that is there is not made again: that would wait for a process that lists the folder
+/// of the socket.
+fn all_made(beside: &Beside) -> io::Result<OwnedFd> {
+    match all(beside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            folder::make(&beside.folder, Path::new(GrantId::ALL), Mode::RWXU)
+        }
+        all => all,
+    }
 }
 
 /// How the folder is opened that others may list.
@@ -261,11 +276,10 @@ const MOUNTED: OFlags = OFlags::PATH
     .union(OFlags::CLOEXEC);
 
 /// Makes the socket in a grant's folder, if no other user passes those above it.
-fn open(beside: &Path, id: GrantId) -> io::Result<Door> {
-    let all = folder::open_private(CWD, &all_beside(beside))?;
-    let own = folder::open_private(all, Path::new(&id.to_string()))?;
+fn open(beside: &Beside, id: GrantId) -> io::Result<Door> {
+    let own = folder::open_private(all(beside)?, Path::new(&id.to_string()))?;
     let folder = openat(own, GrantId::MOUNT, MOUNTED, Mode::empty())?;
-    let socket = bind(&id.folder(beside).join(SOCKET))?;
+    let socket = bind(&folder, &id.folder(&beside.path).join(SOCKET))?;
     open_to_all(&folder)?;
     serve(&socket)?;
     Ok(Door { socket, folder })
@@ -281,6 +295,8 @@ fn open_to_all(folder: &OwnedFd) -> io::Result<()> {
 /// Nothing of a grant's folders goes but the socket and, if they are empty then, the folders themselves.
 fn remove(all: &OwnedFd, name: &str) -> io::Result<()> {
     let own = folder::open_private(all, Path::new(name))?;
+    // Where an earlier version had it.
+    let _ = unlinkat(&own, SOCKET, AtFlags::empty());
     if let Ok(folder) = openat(&own, GrantId::MOUNT, MOUNTED, Mode::empty()) {
         let _ = unlinkat(folder, SOCKET, AtFlags::empty());
     }
@@ -354,7 +370,7 @@ impl Pool {
     pub(super) fn restore_grants(&mut self, say: &mut dyn FnMut(&str)) {
         let grants: Vec<Grant> = self.journal().grants().cloned().collect();
         let known = grants.iter().map(|grant| grant.id).collect();
-        if let Err(error) = self.doors.take_over(&known) {
+        if let Err(error) = self.doors.take_over(&known, self.journal().prefix()) {
             say(&format!(
                 "no grant can be made or used: the folder `grants` beside the socket: {error}"
             ));
@@ -435,7 +451,7 @@ mod tests {
         assert!(error.to_string().contains("another file"), "{error}");
         assert_eq!(mode(&secret), 0o600);
         fs::remove_file(&name).unwrap();
-        let _socket = bind(&name).unwrap();
+        let _socket = bind(at(folder.path()), &name).unwrap();
         open_to_all(&at(folder.path())).unwrap();
         assert_eq!(mode(&name), 0o666);
     }

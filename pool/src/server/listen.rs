@@ -4,27 +4,41 @@ use super::ServeError;
 use crate::lease::quota::Rules;
 use crate::os::acl::{self, Others};
 use crate::os::{folder, passrights};
-use rustix::fs::{Gid, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, statat, unlinkat};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Connections that may wait to be accepted; others wait for a place. Few, so that a flood is
 /// not long in front of the next client.
 const BACKLOG: i32 = 4;
 
+/// The pool's socket, as what lies beside it is found: its name, and the folder, in which no other user puts another
+/// file in its place.
+#[derive(Debug, Clone)]
+pub(super) struct Beside {
+    pub(super) path: PathBuf,
+    pub(super) folder: Arc<OwnedFd>,
+}
+
+/// The file of a socket.
+#[derive(Debug)]
+struct Place {
+    beside: Beside,
+    file: OwnedFd,
+}
+
 /// A listening socket.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
-    /// Its name, and the file there; none where the service manager listens at a name of no file. What is at the name
-    /// later is not changed.
-    file: Option<(PathBuf, OwnedFd)>,
+    /// None where the service manager listens at a name of no file. What is at the name later is not changed.
+    place: Option<Place>,
     /// Whether the name is the daemon's own, to be removed at the end.
     made: bool,
 }
@@ -52,9 +66,15 @@ impl Listener {
         let path = address
             .path()
             .map(|path| PathBuf::from(OsStr::from_bytes(path.to_bytes())));
+        // Another name is looked up in a folder that is known to its manager alone.
+        let path = path.filter(|path| path.is_absolute());
+        let find = |path: PathBuf| {
+            let find = Beside::find(&path).and_then(Place::find);
+            find.map_err(|error| at(&path, error))
+        };
         let listener = Self {
             socket,
-            file: path.map(with_file).transpose()?,
+            place: path.map(find).transpose()?,
             made: false,
         };
         listener.admit(rules)?;
@@ -64,13 +84,10 @@ impl Listener {
     /// One at `path`, in place of one at which no process listens any more.
     pub(super) fn make(path: &Path, rules: &Rules) -> Result<Self, ServeError> {
         let failed = |error| at(path, error);
-        if let Some(above) = path.parent() {
-            let made = folder::make_passable(above);
-            made.and_then(folder::check_unchanged).map_err(failed)?;
-        }
+        let beside = Beside::find(path).map_err(failed)?;
         let listener = Self {
-            socket: bind(path).map_err(failed)?,
-            file: Some(with_file(path.to_owned())?),
+            socket: bind(&beside.folder, path).map_err(failed)?,
+            place: Some(Place::find(beside).map_err(failed)?),
             made: true,
         };
         // Before any client can connect: nothing listens yet.
@@ -83,10 +100,10 @@ impl Listener {
     /// their connections cost the daemon nothing. What a client may do is decided for each
     /// connection.
     pub(super) fn admit(&self, rules: &Rules) -> Result<(), ServeError> {
-        let Some((path, file)) = &self.file else {
+        let Some(place) = &self.place else {
             return Ok(());
         };
-        admit(&name_of(file), rules).map_err(|error| at(path, error))
+        admit(&place.name(), rules).map_err(|error| at(&place.beside.path, error))
     }
 
     /// Ends it but for its descriptor, which goes with this process.
@@ -97,15 +114,15 @@ impl Listener {
 
     /// No process is to connect here any more, or only to the next daemon.
     fn end(&self) {
-        let Some((path, file)) = &self.file else {
+        let Some(place) = &self.place else {
             return;
         };
         if self.made {
-            let _ = fs::remove_file(path);
+            place.remove();
         } else {
             // The service manager listens on: whom the next configuration admits is not known, and each
             // client starts the daemon that reads it.
-            let _ = open_by_mode(&name_of(file), 0o666);
+            let _ = open_by_mode(&place.name(), 0o666);
         }
     }
 
@@ -114,27 +131,60 @@ impl Listener {
         accept(&self.socket)
     }
 
-    /// Its name, where that is one of a file.
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|(path, _)| &**path)
+    /// Where it is, if its name is one of a file.
+    pub(super) fn beside(&self) -> Option<Beside> {
+        self.place.as_ref().map(|place| place.beside.clone())
     }
+}
+
+impl Beside {
+    #[cfg(test)]
+    pub(super) fn of(path: PathBuf, folder: Arc<OwnedFd>) -> Self {
+        Self { path, folder }
+    }
+
+    /// With the folder of a path, which is made where there is none.
+    fn find(path: &Path) -> io::Result<Self> {
+        let above = path.parent().unwrap_or(path);
+        Ok(Self {
+            path: path.to_owned(),
+            folder: Arc::new(folder::make_passable(above)?),
+        })
+    }
+}
+
+impl Place {
+    /// That of a socket that is there, whichever user's: a service manager makes one for any (`SocketUser=`).
+    fn find(beside: Beside) -> io::Result<Self> {
+        let file = folder::open_socket(&beside.folder, name_in_folder(&beside.path))?;
+        Ok(Self { beside, file })
+    }
+
+    /// By which its mode, owner and list are changed; without `/proc` the path, in which no other user changes anything.
+    fn name(&self) -> PathBuf {
+        let name = name_of(&self.file);
+        if rustix::fs::stat(&name).is_ok() {
+            return name;
+        }
+        self.beside.path.clone()
+    }
+
+    /// Removes the file, unless another one has its name by now.
+    fn remove(&self) {
+        let Beside { path, folder } = &self.beside;
+        let name = name_in_folder(path);
+        if folder::is_at(&self.file, folder, name) {
+            let _ = unlinkat(folder, name, AtFlags::empty());
+        }
+    }
+}
+
+fn name_in_folder(path: &Path) -> &Path {
+    Path::new(path.file_name().unwrap_or_default())
 }
 
 fn at(path: &Path, error: io::Error) -> ServeError {
     ServeError::socket(format!("listen at {}", path.display()), error)
-}
-
-/// The name of a socket with its file, which lies in a folder where no other user puts one in its place.
-fn with_file(path: PathBuf) -> Result<(PathBuf, OwnedFd), ServeError> {
-    let find = || {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let above = path.parent().unwrap_or(&path);
-        let above = rustix::fs::open(above, flags, Mode::empty())?;
-        folder::check_unchanged(&above)?;
-        folder::open_socket(above, Path::new(path.file_name().unwrap_or_default()))
-    };
-    let file = find().map_err(|error| at(&path, error))?;
-    Ok((path, file))
 }
 
 /// By which a file's mode, owner and list are changed: no link comes in its place. The folders in it are known to
@@ -178,17 +228,24 @@ fn open_by_mode(path: &Path, mode: u32) -> io::Result<()> {
 }
 
 /// A socket at `path`, in place of one at which no process listens any more; no client can connect yet.
-pub(super) fn bind(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn bind(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let new = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let socket = new()?;
     let address = SocketAddrUnix::new(path)?;
-    if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-        if rustix::net::connect(new()?, &address).is_ok() {
-            let text = "another process listens there already";
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+    let name = name_in_folder(path);
+    let is_socket = |file: Stat| FileType::from_raw_mode(file.st_mode) == FileType::Socket;
+    if statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_socket) {
+        match rustix::net::connect(new()?, &address) {
+            Err(Errno::CONNREFUSED | Errno::NOENT) => {}
+            // Without a place for one more client, also where it hangs.
+            Ok(()) | Err(Errno::AGAIN) => {
+                let text = "another process listens there already";
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+            }
+            Err(error) => return Err(error.into()),
         }
-        fs::remove_file(path)?;
+        unlinkat(&folder, name, AtFlags::empty())?;
     }
     rustix::net::bind(&socket, &address)?;
     Ok(socket)
@@ -237,7 +294,8 @@ impl Drop for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     /// Whom the next configuration admits only the daemon that reads it knows.
     #[test]
@@ -288,19 +346,70 @@ mod tests {
         let listener = Listener::make(&path, &Rules::default()).unwrap();
         fs::rename(&path, &moved).unwrap();
         set(&moved, 0o666);
-        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        symlink(&secret, &path).unwrap();
         listener.admit(&Rules::default()).unwrap();
         assert_eq!((mode(&secret), mode(&moved)), (0o640, 0o600));
-        let find = || with_file(path.clone()).map(drop).unwrap_err().to_string();
+        let place = || Beside::find(&path).and_then(Place::find).map(drop);
+        let find = || place().unwrap_err().to_string();
         assert!(find().contains("another file"), "{}", find());
         fs::remove_file(&path).unwrap();
         fs::hard_link(&secret, &path).unwrap();
         assert!(find().contains("another file"), "{}", find());
         fs::rename(&moved, &path).unwrap();
-        with_file(path.clone()).unwrap();
+        place().unwrap();
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(folder.path(), Some(70_001), None).unwrap();
+            // As `SocketUser=` has it.
+            chown(&path, Some(70_001), None).unwrap();
+            place().unwrap();
+            chown(folder.path(), Some(70_001), None).unwrap();
             assert!(find().contains("user 70001's"), "{}", find());
         }
+    }
+
+    #[test]
+    fn no_socket_but_the_one_that_was_made_is_removed_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let [above, away] = ["run", "away"].map(|name| folder.path().join(name));
+        let path = above.join("socket");
+        let listener = Listener::make(&path, &Rules::default()).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "another's").unwrap();
+        drop(listener);
+        fs::remove_file(&path).unwrap();
+        // In the folder that it is in, whatever has its name.
+        let listener = Listener::make(&path, &Rules::default()).unwrap();
+        fs::rename(&above, &away).unwrap();
+        fs::create_dir(&above).unwrap();
+        fs::write(&path, "another's").unwrap();
+        drop(listener);
+        assert!(path.exists());
+        assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_socket_is_replaced_only_if_no_process_listens_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let make = || Listener::make(&path, &Rules::default());
+        let first = make().unwrap();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let connect = || {
+            let kind = SocketType::SEQPACKET;
+            let client = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None);
+            let client = client.unwrap();
+            rustix::net::connect(&client, &address).map(|()| client)
+        };
+        // It accepts none of them, until there is no place for another.
+        let waiting: Vec<_> = std::iter::from_fn(|| connect().ok()).collect();
+        assert_eq!(connect().unwrap_err(), Errno::AGAIN);
+        let error = make().map(drop).unwrap_err().to_string();
+        assert!(error.contains("already"), "{error}");
+        drop((waiting, first));
+        let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        make().map(drop).unwrap_err();
+        assert!(path.exists());
+        drop(other);
+        make().unwrap();
     }
 }

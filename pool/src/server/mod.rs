@@ -22,7 +22,7 @@
 //! | mounts | made by workers: that waits for all that is mounted anywhere at that moment |
 //!
 //! - `pool.rs`, `jobs.rs`: its decisions carried out, with files and workers; `start.rs`: before
-//!   all that; `check.rs`, `warnings.rs`: without a daemon; `reload.rs`: another configuration;
+//!   all that; `check.rs`, `places.rs`, `warnings.rs`: without a daemon; `reload.rs`: another configuration;
 //! - `connections.rs`, `unread.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `peers.rs`: who connected; `clients.rs`: what is done for them;
 //!   `doors.rs`: the sockets of grants;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
@@ -48,6 +48,7 @@ mod listen;
 mod looks;
 mod notifier;
 mod peers;
+mod places;
 mod pool;
 #[cfg(test)]
 mod pool_tests;
@@ -159,7 +160,8 @@ impl Server {
         let reloads = start::reloads().map_err(failed)?;
         let limits = start::within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
-        check(config)?;
+        check::machine(config)?;
+        places::apart(config)?;
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
         // Without `/proc` it does what can be done without.
@@ -171,7 +173,7 @@ impl Server {
         for note in &found.notes {
             say(note);
         }
-        let known = start::known_leases(config.directory.as_ref(), say)?;
+        let known = start::known_leases(files.directory(), directory, say)?;
         let is_activated = received.socket.is_some();
         let listener = match received.socket {
             Some(socket) => Listener::received(socket, &rules)?,
@@ -205,7 +207,7 @@ impl Server {
         let peers = Peers::new(ids.clone(), workers.waker()).map_err(no_thread)?;
         peers.limit(limits.connections);
         let notifier = Notifier::new(workers.waker()).map_err(no_thread)?;
-        let doors = Doors::beside(listener.path(), threads).map_err(no_thread)?;
+        let doors = Doors::new(listener.beside(), threads).map_err(no_thread)?;
         let mut pool = Pool::new(Parts {
             machine,
             files,

@@ -34,7 +34,7 @@ impl New {
     /// Names of users, and files that anybody may lock, may have to be waited for.
     fn read(read: &Read, cgroups: &[PathBuf]) -> Result<Self, String> {
         let config = read()?;
-        check(&config).map_err(|error| error.to_string())?;
+        check::machine(&config).map_err(|error| error.to_string())?;
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(&config, owner).map_err(ServeError::Config);
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();

@@ -6,23 +6,27 @@ use crate::config::Limits;
 use crate::lease::Pipes;
 use crate::lease::journal::Journal;
 use crate::protocol::MOST_GRANTS;
+use crate::store::directory::JOURNAL;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The journal of leases, and their pipes.
+/// The journal of leases, and their pipes, in the daemon's folder; `directory` is its name.
 pub(super) fn known_leases(
+    folder: BorrowedFd<'_>,
     directory: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Journal, Pipes), ServeError> {
     let failed = |error| ServeError::system("read which leases there are", error);
     // Names of leases differ from those of a daemon whose journal is gone.
     let prefix = std::process::id() ^ u32::try_from(now().wall_ms & 0xffff_ffff).unwrap_or(0);
-    let (journal, unread) = Journal::open(directory, prefix).map_err(failed)?;
-    let file = directory.join("leases");
+    let copy = || folder.try_clone_to_owned().map_err(failed);
+    let (journal, unread) = Journal::open(copy()?, prefix).map_err(failed)?;
+    let file = directory.join(JOURNAL);
     if unread.lines > 0 {
         say(&format!(
             "{} lines of {} make no sense: as many leases may be unknown and not counted",
@@ -36,8 +40,7 @@ pub(super) fn known_leases(
             file.display()
         ));
     }
-    let pipes = Pipes::open(directory).map_err(failed)?;
-    Ok((journal, pipes))
+    Ok((journal, Pipes::new(copy()?)))
 }
 
 /// A socket that is readable after a signal to end. SIGIO, which a revoked
@@ -115,6 +118,7 @@ pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     /// Root's connections are among those counted.
     #[test]
@@ -138,7 +142,9 @@ mod tests {
     fn names_of_leases_differ_from_those_of_a_daemon_with_this_process_number() {
         let prefix = || {
             let folder = tempfile::tempdir().unwrap();
-            let (journal, _) = known_leases(folder.path(), &mut |_| {}).unwrap();
+            let own = std::fs::File::open(folder.path()).unwrap();
+            let known = known_leases(own.as_fd(), folder.path(), &mut |_| {});
+            let (journal, _) = known.unwrap();
             journal.prefix()
         };
         let first = prefix();

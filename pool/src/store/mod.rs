@@ -4,11 +4,13 @@
 //! that outlives the daemon, and what of an earlier daemon's files is known to be clean. What
 //! takes time (filling, emptying, zeroing in place) is work of [`crate::fill`].
 //!
+//! - [`directory`]: the daemon's folder, which has no slab;
 //! - [`slab`]: one file and the mark on it; `adopt.rs`: those that a service manager kept;
 //! - [`mount`], `sources.rs`: where files come from; `room.rs`: whether there is memory for one;
 //! - [`recover`]: whether a slab in a mount is clean after a crash.
 
 pub mod adopt;
+pub mod directory;
 mod error;
 mod key;
 pub mod mount;
@@ -25,11 +27,13 @@ pub use sources::{NewSlab, Prepared, available};
 
 use crate::machine::Spec;
 use crate::os::cgroup_memory::Limits;
+use directory::Directory;
 use room::Room;
 use slab::{Slab, SlabId};
 use sources::Sources;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 /// What there was when the daemon started.
@@ -71,9 +75,9 @@ impl Files {
         specs: &[Spec],
         outlive: bool,
     ) -> Result<(Self, Found), StoreError> {
-        let (sources, note) = Sources::open(directory, outlive)?;
+        let (directory, note) = Directory::open(directory)?;
         let mut files = Self {
-            sources,
+            sources: Sources::new(directory, outlive),
             room: Room::of_machine(),
             slabs: BTreeMap::new(),
         };
@@ -85,6 +89,12 @@ impl Files {
         };
         found.specs = files.install(prepared);
         Ok((files, found))
+    }
+
+    /// The daemon's folder.
+    #[must_use]
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.sources.directory().as_fd()
     }
 
     /// Looks whether this machine has what `specs` name beside `all`. Nothing has changed until [`Files::install`].

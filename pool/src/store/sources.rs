@@ -1,5 +1,6 @@
 //! Where new slabs come from on this machine: a mount each, or files without a name.
 
+use super::directory::Directory;
 use super::error::StoreError;
 use super::key::Key;
 use super::mount::Mount;
@@ -7,53 +8,11 @@ use super::recover;
 use super::slab::{Slab, SlabId, mode};
 use crate::config::Source;
 use crate::machine::Spec;
-use crate::os::{folder, hugepages, memory_file};
+use crate::os::{hugepages, memory_file};
 use crate::protocol::{MOST_NUMBER, PageSize};
-use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, fstat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-
-/// The file in the daemon's folder that one daemon locks.
-const LOCK: &str = "lock";
-
-/// Makes the daemon's folder, or takes one that is there, closed to others, and says if it was not. One with anything else in
-/// it is not ours to close, and what others may have put into it is not taken for ours.
-fn take(directory: &Path) -> io::Result<Option<String>> {
-    let mode = match folder::open(CWD, directory) {
-        Ok(found) => {
-            let mode = fstat(&found)?.st_mode & 0o7777;
-            if mode & 0o077 != 0 && !is_for_us(&found, mode)? {
-                return Err(io::Error::other(format!(
-                    "its mode is {mode:03o}, where 700 is expected: `chmod 700` it if all in it is the daemon's, or set another `directory`"
-                )));
-            }
-            mode
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0o700,
-        Err(error) => return Err(error),
-    };
-    folder::make_private(directory)?;
-    Ok((mode & 0o077 != 0).then(|| {
-        format!(
-            "{} was open to others, with mode {mode:03o}; it has 700 now",
-            directory.display()
-        )
-    }))
-}
-
-fn is_for_us(found: &OwnedFd, mode: u32) -> io::Result<bool> {
-    if folder::has(found, LOCK) {
-        return Ok(mode & 0o022 == 0);
-    }
-    for entry in Dir::read_from(found)? {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
 
 /// Whether this machine has such a node, and such pages.
 ///
@@ -93,34 +52,24 @@ pub(super) struct Sources {
     outlive: bool,
     /// Pages and nodes that classes have or had: this machine has them, which is not looked for again.
     known: BTreeSet<(PageSize, Option<u32>)>,
-    /// Held while the daemon lives: one daemon a folder.
-    _lock: OwnedFd,
+    /// This daemon's as long as it lives.
+    directory: Directory,
 }
 
 impl Sources {
-    /// Takes the folder over; what the operator should know of it.
-    pub(super) fn open(
-        directory: &Path,
-        outlive: bool,
-    ) -> Result<(Self, Option<String>), StoreError> {
-        let failed = |what: &'static str, path: &Path| {
-            let path = path.to_owned();
-            move |error: io::Error| StoreError::Directory { what, path, error }
-        };
-        let note = take(directory).map_err(failed("use the folder", directory))?;
-        let path = directory.join(LOCK);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let lock = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
-            .map_err(|error| failed("write", &path)(error.into()))?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| StoreError::Taken(directory.to_owned()))?;
-        let sources = Self {
+    /// In the daemon's folder.
+    pub(super) fn new(directory: Directory, outlive: bool) -> Self {
+        Self {
             most: BTreeMap::new(),
             outlive,
             known: BTreeSet::new(),
-            _lock: lock,
-        };
-        Ok((sources, note))
+            directory,
+        }
+    }
+
+    /// The daemon's folder.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     /// Decides where the files of `specs` come from, and whether mounts can be had; `all` are all classes.

@@ -300,13 +300,51 @@ fn a_folder_that_others_may_list_is_closed_if_nothing_else_is_in_it() {
         let error = opened(mode).unwrap_err().to_string();
         assert!(error.contains(&format!("its mode is {mode:o}")), "{error}");
     };
+    for file in ["leases", "leases.new"] {
+        std::fs::write(own.join(file), "").unwrap();
+    }
+    let pipe = own.join("lease-7");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, Mode::RWXU, 0).unwrap();
+    opened(0o755).unwrap();
     // What is in it may be another's.
     refused(0o770);
-    std::fs::remove_file(own.join("lock")).unwrap();
-    std::fs::write(own.join("another"), "").unwrap();
+    // Another program's, which locks a file of the name.
+    for foreign in ["status", "lease-8"] {
+        let foreign = own.join(foreign);
+        std::fs::write(&foreign, "").unwrap();
+        refused(0o2755);
+        assert_eq!(
+            std::fs::metadata(own).unwrap().permissions().mode() & 0o7777,
+            0o2755
+        );
+        std::fs::remove_file(foreign).unwrap();
+    }
+    std::fs::remove_file(&pipe).unwrap();
+    std::os::unix::fs::symlink("lock", &pipe).unwrap();
     refused(0o755);
     assert_eq!(mode(), 0o755);
     assert!(opened(0o700).unwrap().is_empty());
+}
+
+#[test]
+fn the_folder_is_found_by_a_link_of_ours_and_by_none_of_a_strangers() {
+    use std::os::unix::fs::{lchown, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let [own, link] = ["own", "link"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&own).unwrap();
+    symlink(&own, &link).unwrap();
+    // With a slash behind it, too.
+    for path in [link.clone(), link.join("")] {
+        drop(Files::open(&path, &[], false).unwrap());
+    }
+    assert!(own.join("lock").exists());
+    if rustix::process::geteuid().is_root() {
+        lchown(&link, Some(65_061), None).unwrap();
+        let opened = Files::open(&link, &[], false).map(drop);
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains("link is user 65061's"), "{error}");
+    }
 }
 
 #[test]

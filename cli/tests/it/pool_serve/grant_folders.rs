@@ -3,7 +3,7 @@
 use super::grants::{HOLDER, REQUEST, container, daemon, grant, refusal};
 use super::kit::{is_root, until};
 use firstlight_pool::client::Client;
-use firstlight_pool::protocol::{Granted, RefusalCode};
+use firstlight_pool::protocol::{GrantId, Granted, RefusalCode};
 use rustix::fs::Mode;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -37,9 +37,13 @@ impl Others {
         ["pool.sock", "mount/pool.sock"].map(|file| self.0.path().join(file))
     }
 
-    /// A link to it, as the folder of a grant that there is not: a daemon that starts would remove it.
-    fn plant(&self, all: &Path, number: u32) {
-        symlink(self.0.path(), all.join(format!("grant-00000000-{number}"))).unwrap();
+    /// A link to it, as the folder of a grant that there is not: the daemon of `granted` would remove it when it starts.
+    fn plant(&self, all: &Path, granted: &Granted, number: u64) {
+        let id = GrantId {
+            number,
+            ..granted.grant
+        };
+        symlink(self.0.path(), all.join(id.to_string())).unwrap();
     }
 
     fn are_there(&self) -> bool {
@@ -58,7 +62,7 @@ fn a_folder_of_grants_that_is_open_to_others_is_closed() {
     for opened in [0o755, 0o777] {
         daemon.kill();
         open(opened);
-        others.plant(&all, opened);
+        others.plant(&all, &granted, opened.into());
         daemon.start_again();
         daemon.until_it_answers();
         assert_eq!(mode(&all), 0o700, "{opened:o}");
@@ -103,7 +107,7 @@ fn a_folder_of_another_user_is_no_place_for_grants() {
     daemon.kill();
     std::fs::rename(&all, daemon.path().join("moved")).unwrap();
     std::fs::create_dir(&all).unwrap();
-    others.plant(&all, 1);
+    others.plant(&all, &granted, 999);
     chown(&all, Some(HOLDER), None).unwrap();
     daemon.start_again();
     daemon.until_it_answers();

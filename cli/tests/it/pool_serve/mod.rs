@@ -8,6 +8,7 @@ mod crash;
 mod draw;
 mod export;
 mod flood;
+mod folders;
 mod grant_folders;
 mod grants;
 mod guest;

@@ -335,12 +335,20 @@ fn the_next_daemon_has_grants_with_what_is_charged_to_them() {
     pool.step(Event::Allocated(serial));
     fs::remove_dir_all(&gone.folder).unwrap();
     // One that was killed before it wrote a grant down.
-    let unwritten = PathBuf::from(granted.folder.replace("-00000abc-", "-00000abd-"));
-    fs::create_dir_all(&unwritten).unwrap();
+    let name = granted.grant.to_string();
+    let [unwritten, of_another] = ["grant-00000abc-999", "grant-00000abd-1"]
+        .map(|other| PathBuf::from(granted.folder.replace(&name, other)));
+    for folder in [&unwritten, &of_another] {
+        fs::create_dir_all(folder).unwrap();
+    }
     let mut pool = next_in(folder.path(), pool);
     let row = rows(&mut pool).remove(0);
     assert_eq!(rows(&mut pool).len(), 1, "one folder was removed");
     until(&mut pool, |_| !unwritten.parent().unwrap().exists());
+    assert!(
+        of_another.exists(),
+        "a daemon with another socket here has it"
+    );
     assert_eq!(
         (row.grant, row.charged_slabs, row.held_slabs),
         (granted.grant, 1, 1)
@@ -357,4 +365,17 @@ fn the_next_daemon_has_grants_with_what_is_charged_to_them() {
     end_lease(&mut pool, serial);
     let account = crate::lease::quota::Account::Grant(granted.grant);
     until(&mut pool, |pool| pool.machine.charged(&account) == 0);
+}
+
+/// An earlier version had the socket in the grant's own folder.
+#[test]
+fn a_grant_without_a_folder_to_mount_goes_with_all_that_it_has() {
+    let (folder, mut pool) = pool();
+    let granted = of(&mut pool, 1);
+    let own = Path::new(&granted.folder).parent().unwrap();
+    fs::rename(&granted.socket, own.join("pool.sock")).unwrap();
+    fs::remove_dir(&granted.folder).unwrap();
+    let mut pool = next_in(folder.path(), pool);
+    until(&mut pool, |_| !own.exists());
+    assert!(rows(&mut pool).is_empty());
 }

@@ -8,6 +8,7 @@ mod takes;
 use super::closer::Closer;
 use super::doors::Doors;
 use super::keeper::Keeper;
+use super::listen::Beside;
 use super::looks::Looks;
 use super::notifier::Notifier;
 use super::pool::{Outgoing, Parts, Pool, now};
@@ -70,7 +71,8 @@ fn pool_in(folder: &Path, threads: Threads, config: &str) -> Pool {
     let config = Config::parse(Path::new("test"), config).unwrap();
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
     let (files, found) = Files::open(folder, &specs, false).unwrap();
-    let journal = Journal::open(folder, 0xabc).unwrap().0;
+    let own = || files.directory().try_clone_to_owned().unwrap();
+    let journal = Journal::open(own(), 0xabc).unwrap().0;
     let machine = Machine::new(Start {
         rules: Rules::new(&config, u32::MAX).unwrap(),
         specs: found.specs,
@@ -79,7 +81,8 @@ fn pool_in(folder: &Path, threads: Threads, config: &str) -> Pool {
         rate: config.fill.rate.bytes(),
         now: now(),
     });
-    let known = (journal, Pipes::open(folder).unwrap());
+    let known = (journal, Pipes::new(own()));
+    let beside = Beside::of(folder.join("pool.sock"), Arc::new(own()));
     let workers = Workers::new(&config.fill, Arc::clone(&threads), Vec::new()).unwrap();
     let wake = workers.waker();
     let refills = Refills::new(Duration::ZERO);
@@ -90,7 +93,7 @@ fn pool_in(folder: &Path, threads: Threads, config: &str) -> Pool {
         refills,
         looks: Looks::new().unwrap(),
         known,
-        doors: Doors::beside(Some(&folder.join("pool.sock")), Arc::clone(&threads)).unwrap(),
+        doors: Doors::new(Some(beside), Arc::clone(&threads)).unwrap(),
         ids: SubordinateIds::of_machine(&[0]),
         keeper: Keeper::new(Notifier::new(wake).unwrap()),
         closer: Rc::new(Closer::new(threads).unwrap()),
