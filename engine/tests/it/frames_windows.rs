@@ -3,7 +3,9 @@
 use crate::kit;
 
 use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
-use firstlight::frames::{Content, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal};
+use firstlight::frames::{
+    Content, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal, Request,
+};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::{GIB, MIB, built, layout_of_nodes, layout_with_windows, page, range};
@@ -65,6 +67,31 @@ fn a_window_whose_tables_find_no_space_gets_none() {
     let frames = frames(memory, &reserved, &[(0, range(4 * GIB, 11 * GIB))]);
     assert!(frames.statistics().free_frames * PAGE_BYTES > 30 * MIB);
     use_all(&frames);
+}
+
+/// A zone's memory comes before that of a lower one, also where windows of that zone have none.
+#[test]
+fn an_empty_window_leads_to_no_lower_zone() {
+    let windows = [
+        (0, range(16 * GIB, 17 * GIB)),
+        (0, range(32 * GIB, 33 * GIB)),
+    ];
+    let frames = frames(range(4 * GIB, 6 * GIB), &[], &windows);
+    let huge = || {
+        let request = Request::new(Order::HUGE).movable();
+        frames.allocate(request).unwrap().addr().get()
+    };
+    assert!(huge() < 6 * GIB);
+    let movable = NodeZone {
+        node: NodeId(0),
+        zone: ZoneKind::Movable,
+    };
+    let plugged = NewMemory::new(range(32 * GIB, 33 * GIB)).of(movable);
+    frames.add(plugged).unwrap();
+    for _ in 0..64 {
+        assert!(huge() >= 32 * GIB);
+    }
+    frames.validate().unwrap();
 }
 
 /// Of memory that is plugged in nothing is known, whatever the layout says of what is there at start.

@@ -320,7 +320,7 @@ impl<'m> Segments<'m> {
         None
     }
 
-    /// Takes a block at the hint of the first segment on `node` in `zones`; no search.
+    /// Takes a block at the hint of the first segment on `node` in `zones` that has memory; no search.
     #[inline(always)]
     fn allocate_at_hint(
         &self,
@@ -330,13 +330,14 @@ impl<'m> Segments<'m> {
     ) -> Option<Frame> {
         let of_node = self.zones.of(node)?;
         for zone in zones.downwards() {
-            let first = of_node[zone].first;
-            if first != NONE {
-                let first = self.all.get(first as usize)?;
+            let mut at = of_node[zone].first;
+            while at != NONE {
+                let segment = self.all.get(at as usize)?;
                 // Nothing may have come to a window yet.
-                if let Some(online) = first.online() {
-                    return search::at_hint(online, &first.hints, want);
+                if let Some(online) = segment.online() {
+                    return search::at_hint(online, &segment.hints, want);
                 }
+                at = segment.next;
             }
         }
         None
