@@ -144,12 +144,9 @@ impl Client {
         if user == 0 || user == us || owner::unmapped() == Some(user) {
             return Ok(());
         }
-        // A daemon of its own user, which has a folder that no other user puts in the place of another.
+        // A daemon of its own user.
         let whole = std::path::absolute(socket).map_err(ClientError::Io)?;
-        let above = whole.parent().unwrap_or(&whole);
-        let folder = folder::look_at(above).ok().flatten();
-        let owner = folder.and_then(|folder| fstat(folder).ok());
-        if owner.is_some_and(|owner| owner.st_uid == user) {
+        if folder::is_for_socket_of(whole.parent().unwrap_or(&whole), user) {
             return Ok(());
         }
         let socket = socket.clone();

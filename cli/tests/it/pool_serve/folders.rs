@@ -199,9 +199,14 @@ fn nothing_is_taken_at_the_socket_of_a_stranger() {
         }
         another_user(HOLDER, || Client::connect(path)?.check_server()).unwrap();
     }
-    // Of a user that has a folder which it could not make itself.
+    // Of a user that has a folder which it could not make itself, at any depth; and where no other user makes names now.
     mode(public.path(), 0o755);
-    let until = Instant::now() + Duration::from_millis(200);
-    let taken = Client::connect_until(&below, until).unwrap().take(take(1));
-    assert!(matches!(taken, Err(ClientError::Silent)), "{taken:?}");
+    let deep = below.with_file_name("deep").join("pool.sock");
+    another_user(HOLDER, || std::fs::create_dir(deep.parent().unwrap())).unwrap();
+    let _listens = listen(HOLDER, &deep);
+    for path in [&beside, &below, &deep] {
+        let until = Instant::now() + Duration::from_millis(200);
+        let taken = Client::connect_until(path, until).unwrap().take(take(1));
+        assert!(matches!(taken, Err(ClientError::Silent)), "{taken:?}");
+    }
 }

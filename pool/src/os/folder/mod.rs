@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use walk::{Missing, walk};
+use walk::{Missing, walk, walk_with};
 
 /// Opens a folder of this process's user, by no link.
 ///
@@ -74,6 +74,17 @@ pub fn look_at(path: &Path) -> io::Result<Option<OwnedFd>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found.map(Some),
     }
+}
+
+/// Whether a socket in this folder that a user listens at is that user's, or root's, to make: the folder is on a path that is
+/// root's, this process's user's or that user's, and that user's own, or no other user makes names in it.
+#[must_use]
+pub fn is_for_socket_of(path: &Path, user: u32) -> bool {
+    let found = walk_with(path, Missing::Stays, Some(user)).and_then(|folder| Ok(fstat(folder)?));
+    found.is_ok_and(|folder| {
+        let is_closed = folder.st_mode & 0o022 == 0;
+        folder.st_uid == user || is_closed && is_trusted(folder.st_uid, false)
+    })
 }
 
 /// As [`look_at`], of one in which a socket is to be.

@@ -44,16 +44,23 @@ struct Walk {
 /// # Errors
 /// What another user may change, and what to do; the operating system's refusal.
 pub(super) fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
+    walk_with(path, missing, None)
+}
+
+/// As [`walk`], where one more user's folders and links are as good as ours, but where any user makes names.
+pub(super) fn walk_with(path: &Path, missing: Missing, also: Option<u32>) -> io::Result<OwnedFd> {
+    // Of the folder that this process is in nothing is asked where the path does not begin there.
+    let begin = if path.is_absolute() { "/" } else { "." };
     let mut walk = Walk {
-        at: top(Path::new("."))?,
+        at: top(Path::new(begin))?,
         path: PathBuf::new(),
         names: Vec::new(),
     };
     walk.begin(path)?;
     let mut links = 0;
     while let Some(name) = walk.names.pop() {
-        let folder = check(&walk.at, &walk.path)?;
-        let found = match (openat(&walk.at, &name, FOUND, Mode::empty()), missing) {
+        let folder = check_with(&walk.at, &walk.path, also)?;
+        let found = match (look_up(&walk.at, &name), missing) {
             (Err(Errno::NOENT), Missing::Made(last)) => {
                 let mode = if walk.names.is_empty() {
                     last
@@ -72,7 +79,8 @@ pub(super) fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
         let is_made_by_any = folder.st_mode & 0o022 != 0 && name != "..";
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_to_be_trusted = is_made_by_any || kind == FileType::Symlink;
-        if is_to_be_trusted && !is_trusted(stat.st_uid, is_made_by_any) {
+        let is_theirs = !is_made_by_any && also == Some(stat.st_uid);
+        if is_to_be_trusted && !is_theirs && !is_trusted(stat.st_uid, is_made_by_any) {
             return Err(another_users(&shown, stat.st_uid));
         }
         match kind {
@@ -107,6 +115,14 @@ impl Walk {
     }
 }
 
+/// A folder, which is mounted first where that is due, or what else is there.
+fn look_up(at: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    match openat(at, name, FOUND | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => openat(at, name, FOUND, Mode::empty()),
+        found => found,
+    }
+}
+
 fn top(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, FOUND | OFlags::DIRECTORY, Mode::empty())?)
 }
@@ -116,8 +132,12 @@ fn top(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// What was found, and what to do.
 pub(super) fn check(folder: impl AsFd, path: &Path) -> io::Result<Stat> {
+    check_with(folder, path, None)
+}
+
+fn check_with(folder: impl AsFd, path: &Path, also: Option<u32>) -> io::Result<Stat> {
     let stat = fstat(folder)?;
-    if !is_trusted(stat.st_uid, false) {
+    if also != Some(stat.st_uid) && !is_trusted(stat.st_uid, false) {
         return Err(another_users(path, stat.st_uid));
     }
     let mode = stat.st_mode & 0o7777;
