@@ -208,7 +208,7 @@ mod tests {
         symlink("circle", path.join("circle")).unwrap();
         fs::write(path.join("file"), "").unwrap();
         refused(path.join("circle"), "symbolic links");
-        refused(path.join("file"), "ot a directory");
+        refused(path.join("file"), "a directory");
         refused(path.join("missing/a"), "No such file");
         assert_eq!(open("/"), Ok(fs::metadata("/").unwrap().ino()));
         assert_eq!(open("."), Ok(fs::metadata(".").unwrap().ino()));
