@@ -330,7 +330,8 @@ pub(crate) fn at_hint(
     } else if want.is_whole() && word.is_free_unknown() {
         segment.take_free_huge(huge, word, mobility.into()).ok()?;
         Some(Frame::new(segment.huge_start(huge)))
-    } else if want.is_whole() {
+    } else if want.is_whole() && cfg!(feature = "movable") {
+        // Not in the smallest build, which it makes larger.
         next_of_hint(segment, hints, huge, mobility)
     } else {
         None
