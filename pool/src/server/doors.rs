@@ -147,8 +147,7 @@ impl Doors {
         let all = all_made(beside)?;
         let name = id.to_string();
         let made = folder::make(&all, Path::new(&name), Mode::RWXU).and_then(|own| {
-            let passable = Mode::from_raw_mode(0o711);
-            folder::make(own, Path::new(GrantId::MOUNT), passable)?;
+            folder::make(own, Path::new(GrantId::MOUNT), folder::PASSABLE)?;
             // No other process has it yet.
             open(beside, id)
         });

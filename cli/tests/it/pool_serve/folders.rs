@@ -165,6 +165,39 @@ fn a_daemon_in_a_user_namespace_has_its_socket_where_any_user_may() {
     assert!(matches!(of_root, Err(ClientError::Stranger { .. })));
 }
 
+#[test]
+fn a_daemon_starts_from_a_folder_that_its_user_may_not_enter() {
+    if !is_root() {
+        return;
+    }
+    let (own, closed) = (container(), container());
+    mode(closed.path(), 0o700);
+    let run = own.path().join("run");
+    another_user(HOLDER, || std::fs::create_dir(&run)).unwrap_err();
+    std::fs::create_dir(&run).unwrap();
+    chown(&run, Some(HOLDER), Some(HOLDER)).unwrap();
+    let socket = run.join("pool.sock");
+    configure(own.path(), &socket, &run.join("own"));
+    let command = serve(own.path());
+    let as_holder = || {
+        let mut setpriv = Command::new("setpriv");
+        let user = HOLDER.to_string();
+        setpriv.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        setpriv.arg(command.get_program()).stdin(Stdio::null());
+        setpriv.current_dir(closed.path());
+        setpriv
+    };
+    let tried = as_holder().arg("--version").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        return skip("setpriv", "none, or the program is not for all users");
+    }
+    let mut child = as_holder().args(command.get_args()).spawn().unwrap();
+    let is_up = comes_up(&mut child, &socket);
+    let _ = child.kill();
+    child.wait().unwrap();
+    assert!(is_up);
+}
+
 /// A socket at which a user listens.
 fn listen(user: u32, path: &Path) -> OwnedFd {
     another_user(user, || {

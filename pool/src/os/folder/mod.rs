@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+pub use walk::PASSABLE;
 use walk::{Missing, walk, walk_with};
 
 /// Opens a folder of this process's user, by no link.
@@ -60,7 +61,7 @@ pub fn make_private(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// That another user may change what is in it, or put another one in its place; the operating system's refusal.
 pub fn make_passable(path: &Path) -> io::Result<OwnedFd> {
-    let folder = walk(path, Missing::Made(walk::PASSABLE))?;
+    let folder = walk(path, Missing::Made(PASSABLE))?;
     walk::check(&folder, path)?;
     Ok(folder)
 }
@@ -114,15 +115,14 @@ pub fn look_at_own(path: &Path) -> io::Result<Option<OwnedFd>> {
 pub fn lies_in(folder: impl AsFd, other: impl AsFd) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let other = fstat(other)?;
-    let same = |one: &Stat, two: &Stat| (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino);
     let mut at = openat(folder, ".", flags, Mode::empty())?;
     loop {
         let here = fstat(&at)?;
-        if same(&here, &other) {
+        if is_one(&here, &other) {
             return Ok(true);
         }
         at = openat(&at, "..", flags, Mode::empty())?;
-        if same(&here, &fstat(&at)?) {
+        if is_one(&here, &fstat(&at)?) {
             return Ok(false);
         }
     }
@@ -184,9 +184,11 @@ pub fn open_socket(at: impl AsFd, name: &Path) -> io::Result<OwnedFd> {
 #[must_use]
 pub fn is_at(file: impl AsFd, folder: impl AsFd, name: &Path) -> bool {
     let there = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-    let is_it =
-        |there: &Stat, file: &Stat| (there.st_dev, there.st_ino) == (file.st_dev, file.st_ino);
-    there.is_ok_and(|there| fstat(file).is_ok_and(|file| is_it(&there, &file)))
+    there.is_ok_and(|there| fstat(file).is_ok_and(|file| is_one(&there, &file)))
+}
+
+fn is_one(file: &Stat, other: &Stat) -> bool {
+    (file.st_dev, file.st_ino) == (other.st_dev, other.st_ino)
 }
 
 /// Whether root or this process's user owns a file. What this user namespace has no number for may be root's, but where

@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 const MOST_LINKS: usize = 40;
 
 /// What every user may pass and none may list.
-pub(super) const PASSABLE: Mode = Mode::from_raw_mode(0o711);
+pub const PASSABLE: Mode = Mode::from_raw_mode(0o711);
 
 const FOUND: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
