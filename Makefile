@@ -319,7 +319,7 @@ miri-machines: miri-setup
 	@$(call MIRI) -p firstlight --test it -- \
 	    cpu_cache:: cpu_cell:: \
 	    frames_ranges::a_kernel_s_own_deallocate frames_ranges::an_owned_block \
-	    frames_ranges::blocks_beside_a_giant_frame frames_machine::misuse \
+	    frames_ranges::blocks_beside_a_giant_frame frames_machine::huge_frames_in_a_row_go_on frames_machine::misuse \
 	    cpu_machine::a_frame_free_in_the_shared_levels cpu_machine::a_slot_serves cpu_machine::the_block_freed_last \
 	    start_machine::between start_machine::memory_that_is_too_small start_machine::storage \
 	    memmap_machine::added::added_memory memmap_machine::every_descriptor_of_16 memmap_machine::every_descriptor_of_24 \

@@ -4,7 +4,7 @@ use crate::kit;
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::{AllocError, BlockError, RangeError, Request, Statistics};
+use firstlight::frames::{AllocError, BlockError, Frames, RangeError, Request, Statistics};
 use firstlight::layout::ExtentKind;
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, TIB, page, range};
@@ -146,31 +146,52 @@ fn huge_frames_in_a_row_are_side_by_side() {
         frames
             .allocate_range(kit::block(held, Order::HUGE))
             .unwrap();
-        let request = Request::new(Order::HUGE);
-        let request = if is_movable {
-            request.movable()
-        } else {
-            request
-        };
         let free = frames.statistics().free_frames / 512;
-        let taken: Vec<_> = (0..free)
-            .map_while(|_| frames.allocate(request).ok())
-            .map(|frame| frame.get() / 512)
-            .collect();
-        let is_beside = |pair: &&[u64]| {
-            let [one, next] = **pair else { unreachable!() };
-            next == if is_movable { one - 1 } else { one + 1 }
-        };
+        let taken = row_of_huge_frames(&frames, is_movable, free);
         // A giant frame begins where it was split, and at what is held.
-        let apart = taken.windows(2).filter(|pair| !is_beside(pair)).count();
-        assert!(apart <= 3, "{apart}: {taken:?}");
+        let apart = taken.windows(2).filter(|pair| !is_beside(pair, is_movable));
+        assert!(apart.count() <= 3, "{taken:?}");
         let mut all = taken.clone();
         all.sort_unstable();
         all.dedup();
         assert_eq!((all.len() as u64, taken.len() as u64), (free, free));
-        assert!(frames.allocate(request).is_err());
+        assert!(frames.allocate(Request::new(Order::HUGE)).is_err());
         frames.validate().unwrap();
     }
+}
+
+/// The giant frame beside the one that is used up was never opened: its huge words are not written before it is split.
+#[test]
+fn huge_frames_in_a_row_go_on_in_the_next_giant_frame() {
+    for (is_movable, memory) in [
+        (false, range(5 * GIB - 8 * MIB, 6 * GIB)),
+        (true, range(4 * GIB, 5 * GIB + 8 * MIB)),
+    ] {
+        let frames = Machine::new(&[(0, memory)]).frames();
+        let taken = row_of_huge_frames(&frames, is_movable, 6);
+        assert!(
+            taken.windows(2).all(|pair| is_beside(pair, is_movable)),
+            "{taken:?}"
+        );
+    }
+}
+
+/// The numbers of up to `count` huge frames, as they are allocated.
+fn row_of_huge_frames(frames: &Frames<'_>, is_movable: bool, count: u64) -> Vec<u64> {
+    let request = Request::new(Order::HUGE);
+    let request = if is_movable {
+        request.movable()
+    } else {
+        request
+    };
+    let taken = (0..count).map_while(|_| frames.allocate(request).ok());
+    taken.map(|frame| frame.get() / 512).collect()
+}
+
+/// Whether the second huge frame is the next one of a row.
+fn is_beside(pair: &[u64], is_movable: bool) -> bool {
+    let &[one, next] = pair else { unreachable!() };
+    next == if is_movable { one - 1 } else { one + 1 }
 }
 
 #[test]

@@ -475,7 +475,12 @@ fn split(
     want: BlockRequest<'_>,
 ) -> Result<Frame, Miss> {
     segment.take_below(giant, word, || {
-        let from = segment.huges_in(giant).start;
+        let Range { start, end } = segment.huges_in(giant);
+        let from = if want.mobility.is_movable() {
+            end - 1
+        } else {
+            start
+        };
         let word = segment.giant(giant);
         if want.order < HUGE_ORDER {
             first_free_of(segment, giant, want, from)
