@@ -5,8 +5,8 @@ use firstlight_kubernetes::apiserver::ApiServer;
 use firstlight_kubernetes::events::Events;
 use firstlight_kubernetes::host::Host;
 use firstlight_kubernetes::{driver, plugin};
+use firstlight_pool::os::folder;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -284,18 +284,20 @@ fn of_the_pod() -> Result<String, String> {
 
 /// Lets others pass our folder of the pool's socket and not list it, which kubelet makes for all to list: a process that
 /// does may keep all waiting that make something there.
-fn close_to_lists(folder: &Path) -> Result<(), String> {
-    let Ok(found) = std::fs::metadata(folder) else {
-        return Ok(());
+fn close_to_lists(path: &Path) -> Result<(), String> {
+    let close = || -> std::io::Result<()> {
+        // In another's the pool does not start.
+        let Ok(Some(folder)) = folder::look_at_own(path) else {
+            return Ok(());
+        };
+        let mode = rustix::fs::fstat(&folder)?.st_mode & 0o7777;
+        // One that is sticky is for all to write to.
+        if mode & 0o1000 == 0 && mode & 0o066 != 0 {
+            rustix::fs::fchmod(&folder, rustix::fs::Mode::from_raw_mode(mode & !0o066))?;
+        }
+        Ok(())
     };
-    let mode = found.mode() & 0o7777;
-    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
-    // One that is sticky is for all to write to.
-    if !is_ours || mode & 0o1000 != 0 || mode & 0o066 == 0 {
-        return Ok(());
-    }
-    let closed = std::fs::set_permissions(folder, PermissionsExt::from_mode(mode & !0o066));
-    closed.map_err(|error| format!("cannot set the mode of {}: {error}", folder.display()))
+    close().map_err(|error| format!("cannot set the mode of {}: {error}", path.display()))
 }
 
 /// Copies a program, in one step: containers run what was there before.

@@ -6,22 +6,24 @@
 //! outside: a file smaller than promised is an error here, not a crash later.
 
 mod error;
+mod place;
 mod settings;
 
 pub use error::ClientError;
 pub use settings::{Emulator, SETTINGS, Settings};
 
 use crate::config::ConfigError;
+use crate::os::owner;
 use crate::os::peer::Credentials;
-use crate::os::{folder, owner};
 use crate::protocol::{
     Drained, FillChange, Filling, Give, GrantId, GrantRequest, Granted, Lease, LeaseId,
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, Resize, Resized, Revoke, Revoked, Status,
     StatusQuery, TAKE_DESCRIPTORS, Take, packet,
 };
+use place::Place;
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::env;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -74,7 +76,7 @@ pub struct Allocated {
 pub struct Client {
     socket: OwnedFd,
     /// Where it is connected to, if that is known.
-    path: Option<PathBuf>,
+    place: Option<Place>,
     /// When all is to be answered.
     until: Option<Instant>,
 }
@@ -101,7 +103,6 @@ impl Client {
             socket: socket.into(),
             error: error.into(),
         };
-        let address = SocketAddrUnix::new(socket).map_err(no_daemon)?;
         let end = socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -110,13 +111,12 @@ impl Client {
         )
         .map_err(no_daemon)?;
         // A daemon that no longer accepts must not keep a VMM from starting.
-        let client = Self {
+        let mut client = Self {
             until,
-            path: Some(socket.into()),
             ..Self::new(end)
         };
         client.wait_at_most(Timeout::Send, PATIENCE)?;
-        connect(&client.socket, &address).map_err(no_daemon)?;
+        client.place = Some(Place::connect(socket, &client.socket).map_err(no_daemon)?);
         Ok(client)
     }
 
@@ -125,7 +125,7 @@ impl Client {
     pub fn new(socket: OwnedFd) -> Self {
         Self {
             socket,
-            path: None,
+            place: None,
             until: None,
         }
     }
@@ -136,7 +136,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Stranger`].
     pub fn check_server(&self) -> Result<(), ClientError> {
-        let Some(socket) = &self.path else {
+        let Some(place) = &self.place else {
             return Ok(());
         };
         let server = Credentials::of(&self.socket).map_err(ClientError::Io)?;
@@ -145,11 +145,10 @@ impl Client {
             return Ok(());
         }
         // A daemon of its own user.
-        let whole = std::path::absolute(socket).map_err(ClientError::Io)?;
-        if folder::is_for_socket_of(whole.parent().unwrap_or(&whole), user) {
+        if place.is_of(user) {
             return Ok(());
         }
-        let socket = socket.clone();
+        let socket = place.path.clone();
         Err(ClientError::Stranger { socket, user, us })
     }
 

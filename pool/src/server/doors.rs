@@ -39,6 +39,9 @@ struct Door {
 pub(super) struct Doors {
     /// That of the pool, beside which the folders are; none where it has no name in a folder.
     beside: Option<Beside>,
+    /// The folder of all grants, held: a process that lists the pool's may keep waiting who looks up a name in it that the
+    /// kernel does not have in memory.
+    all: Option<Arc<OwnedFd>>,
     most: usize,
     open: BTreeMap<GrantId, Door>,
     /// Where their sockets wait for clients: the loop has one descriptor for all.
@@ -72,6 +75,7 @@ impl Doors {
             tell,
             told,
             beside,
+            all: None,
             most: most_grants(),
             open: BTreeMap::new(),
             queue: Events::new()?,
@@ -133,6 +137,29 @@ impl Doors {
         self.open.contains_key(&id)
     }
 
+    /// The folder of all grants, closed to others, and made where there is none. One that is there is not made again: that
+    /// would wait for a process that lists the folder of the socket.
+    fn all(&mut self) -> io::Result<Arc<OwnedFd>> {
+        let folder = &self.beside_it()?.folder;
+        let name = Path::new(GrantId::ALL);
+        if let Some(all) = self.all.clone() {
+            // Of one that is held the name is known to the kernel.
+            if folder::is_at(&all, folder, name) {
+                folder::close(&all)?;
+                return Ok(all);
+            }
+        }
+        let found = match folder::open_private(folder, name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                folder::make(folder, name, Mode::RWXU)
+            }
+            found => found,
+        };
+        let all = Arc::new(found?);
+        self.all = Some(Arc::clone(&all));
+        Ok(all)
+    }
+
     fn beside_it(&self) -> io::Result<&Beside> {
         self.beside.as_ref().ok_or_else(|| {
             io::Error::other(
@@ -143,13 +170,13 @@ impl Doors {
 
     /// Makes the folder of a new grant, with its socket.
     fn make(&mut self, id: GrantId) -> io::Result<PathBuf> {
+        let all = self.all()?;
         let beside = self.beside_it()?;
-        let all = all_made(beside)?;
         let name = id.to_string();
         let made = folder::make(&all, Path::new(&name), Mode::RWXU).and_then(|own| {
             folder::make(own, Path::new(GrantId::MOUNT), folder::PASSABLE)?;
             // No other process has it yet.
-            open(beside, id)
+            open(&all, beside, id)
         });
         let path = id.folder(&beside.path);
         let opened = made.and_then(|door| self.wait_at_new(id, door));
@@ -174,7 +201,10 @@ impl Doors {
             return Ok(());
         }
         let tell = self.tell.clone();
-        let open = move || drop(tell.send((id, open(&beside, id))));
+        let open = move || {
+            let opened = all(&beside).and_then(|all| open(&all, &beside, id));
+            drop(tell.send((id, opened)));
+        };
         self.threads.start_soon("door", open);
         Ok(())
     }
@@ -228,11 +258,11 @@ impl Doors {
     /// daemon was killed before it wrote one down, or after. Of another `prefix` they may be those of a daemon with another
     /// socket beside this one. At the start: what lists the folder that it lies in keeps all waiting that make something
     /// there.
-    fn take_over(&self, known: &BTreeSet<GrantId>, prefix: u32) -> io::Result<()> {
-        let Some(beside) = &self.beside else {
+    fn take_over(&mut self, known: &BTreeSet<GrantId>, prefix: u32) -> io::Result<()> {
+        if self.beside.is_none() {
             return Ok(());
-        };
-        let all = all_made(beside)?;
+        }
+        let all = self.all()?;
         // Listed by root and this user alone, so that none keeps it waiting.
         for entry in Dir::read_from(&all)? {
             let entry = entry?;
@@ -252,20 +282,9 @@ impl Doors {
     }
 }
 
-/// The folder of all grants.
+/// The folder of all grants, for a thread that no client waits for.
 fn all(beside: &Beside) -> io::Result<OwnedFd> {
     folder::open_private(&beside.folder, Path::new(GrantId::ALL))
-}
-
-/// That, made where there is none. One that is there is not made again: that would wait for a process that lists the folder
-/// of the socket.
-fn all_made(beside: &Beside) -> io::Result<OwnedFd> {
-    match all(beside) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            folder::make(&beside.folder, Path::new(GrantId::ALL), Mode::RWXU)
-        }
-        all => all,
-    }
 }
 
 /// How the folder is opened that others may list.
@@ -275,8 +294,8 @@ const MOUNTED: OFlags = OFlags::PATH
     .union(OFlags::CLOEXEC);
 
 /// Makes the socket in a grant's folder, if no other user passes those above it.
-fn open(beside: &Beside, id: GrantId) -> io::Result<Door> {
-    let own = folder::open_private(all(beside)?, Path::new(&id.to_string()))?;
+fn open(all: &OwnedFd, beside: &Beside, id: GrantId) -> io::Result<Door> {
+    let own = folder::open_private(all, Path::new(&id.to_string()))?;
     let folder = openat(own, GrantId::MOUNT, MOUNTED, Mode::empty())?;
     let socket = bind(&folder, &id.folder(&beside.path).join(SOCKET))?;
     open_to_all(&folder)?;

@@ -61,20 +61,14 @@ impl Listener {
         let _ = passrights::refuse(&socket);
         // As many as wait where the daemon listens itself.
         rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
-        let address = rustix::net::getsockname(&socket).map_err(failed)?;
-        let address = SocketAddrUnix::try_from(address).map_err(failed)?;
-        let path = address
-            .path()
-            .map(|path| PathBuf::from(OsStr::from_bytes(path.to_bytes())));
-        // Another name is looked up in a folder that is known to its manager alone.
-        let path = path.filter(|path| path.is_absolute());
         let find = |path: PathBuf| {
             let find = Beside::find(&path).and_then(Place::find);
             find.map_err(|error| at(&path, error))
         };
+        let place = path_of(&socket).map_err(failed)?.map(find).transpose()?;
         let listener = Self {
             socket,
-            place: path.map(find).transpose()?,
+            place,
             made: false,
         };
         listener.admit(rules)?;
@@ -84,7 +78,7 @@ impl Listener {
     /// One at `path`, in place of one at which no process listens any more.
     pub(super) fn make(path: &Path, rules: &Rules) -> Result<Self, ServeError> {
         let failed = |error| at(path, error);
-        let beside = Beside::find(path).map_err(failed)?;
+        let beside = Beside::make(path).map_err(failed)?;
         let listener = Self {
             socket: bind(&beside.folder, path).map_err(failed)?,
             place: Some(Place::find(beside).map_err(failed)?),
@@ -144,11 +138,19 @@ impl Beside {
     }
 
     /// With the folder of a path, which is made where there is none.
-    fn find(path: &Path) -> io::Result<Self> {
-        let above = path.parent().unwrap_or(path);
+    fn make(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            folder: Arc::new(folder::make_passable(above)?),
+            folder: Arc::new(folder::make_passable(above(path))?),
+        })
+    }
+
+    /// With the folder of a path that is there.
+    fn find(path: &Path) -> io::Result<Self> {
+        let folder = folder::look_at_passable(above(path))?.ok_or(Errno::NOENT)?;
+        Ok(Self {
+            path: path.to_owned(),
+            folder: Arc::new(folder),
         })
     }
 }
@@ -177,6 +179,20 @@ impl Place {
             let _ = unlinkat(folder, name, AtFlags::empty());
         }
     }
+}
+
+/// Where a socket that the service manager opened is, if its name is one of a file; another name is looked up in a folder
+/// that is known to the manager alone.
+pub(super) fn path_of(socket: &OwnedFd) -> rustix::io::Result<Option<PathBuf>> {
+    let address = SocketAddrUnix::try_from(rustix::net::getsockname(socket)?)?;
+    let path = address.path();
+    let path = path.map(|path| PathBuf::from(OsStr::from_bytes(path.to_bytes())));
+    Ok(path.filter(|path| path.is_absolute()))
+}
+
+/// The folder of a socket.
+pub(super) fn above(socket: &Path) -> &Path {
+    socket.parent().unwrap_or(socket)
 }
 
 fn name_in_folder(path: &Path) -> &Path {
@@ -243,7 +259,12 @@ pub(super) fn bind(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
                 let text = "another process listens there already";
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let text = format!(
+                    "a socket is there, and whether a process listens at it is not known ({error}): remove it, or set another `socket`"
+                );
+                return Err(io::Error::new(error.kind(), text));
+            }
         }
         unlinkat(&folder, name, AtFlags::empty())?;
     }
@@ -407,7 +428,8 @@ mod tests {
         assert!(error.contains("already"), "{error}");
         drop((waiting, first));
         let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        make().map(drop).unwrap_err();
+        let error = make().map(drop).unwrap_err().to_string();
+        assert!(error.contains("set another `socket`"), "{error}");
         assert!(path.exists());
         drop(other);
         make().unwrap();

@@ -161,18 +161,23 @@ impl Server {
         let limits = start::within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
         check::machine(config)?;
-        places::apart(config)?;
+        let received =
+            Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
+        let path = |socket| listen::path_of(socket).ok().flatten();
+        let socket = received.socket.as_ref().and_then(path);
+        let socket = socket.as_deref().unwrap_or(config.socket.as_ref());
+        places::apart(config, socket)?;
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
         // Without `/proc` it does what can be done without.
         let _ = memory_file::descriptors();
-        let received =
-            Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
         let directory = config.directory.as_ref();
         let (files, found) = Files::open(directory, &specs, received.has_manager)?;
         for note in &found.notes {
             say(note);
         }
+        // Again, as one that a link names was made just now.
+        places::apart(config, socket)?;
         let known = start::known_leases(files.directory(), directory, say)?;
         let is_activated = received.socket.is_some();
         let listener = match received.socket {

@@ -1,24 +1,24 @@
 //! Where the daemon's folders are, as its start looks at them: [`notes`] without a daemon, and without a change.
 
-use super::ServeError;
+use super::{ServeError, listen::above};
 use crate::config::Config;
 use crate::os::folder;
 use crate::store::directory;
 use std::path::Path;
 
-/// Refuses a `directory` that the folder of `socket` lies in by any name, as by a link: the daemon closes the one to all
+/// Refuses a `directory` that the folder of a socket lies in by any name, as by a link: the daemon closes the one to all
 /// others, and clients pass the other.
 ///
 /// # Errors
 /// That it does. What else is wrong with them the start says when it takes them.
-pub(super) fn apart(config: &Config) -> Result<(), ServeError> {
+pub(super) fn apart(config: &Config, socket: &Path) -> Result<(), ServeError> {
     let open = |path: &Path| folder::look_at(path).ok().flatten();
     let own = config.directory.as_ref();
     // Of a folder that is made yet, the one that it is made in.
-    if let (Some(directory), Some(above)) = (open(own), above(config).ancestors().find_map(open))
+    if let (Some(directory), Some(above)) = (open(own), above(socket).ancestors().find_map(open))
         && folder::lies_in(above, directory).unwrap_or(false)
     {
-        let text = "the folder of `socket`, which clients pass, is `directory` or lies in it: the daemon closes that to all others, set another";
+        let text = "the folder of the socket, which clients pass, is `directory` or lies in it: the daemon closes that to all others, set another";
         return Err(ServeError::Config(config.wrong(&config.directory, text)));
     }
     Ok(())
@@ -26,7 +26,7 @@ pub(super) fn apart(config: &Config) -> Result<(), ServeError> {
 
 /// What a start by this user would say of them.
 pub(super) fn notes(config: &Config) -> Vec<String> {
-    let own = config.directory.as_ref();
+    let (own, socket) = (config.directory.as_ref(), config.socket.as_ref());
     let refused = |place: &Path, error: &dyn std::fmt::Display| {
         format!(
             "a daemon of this user's does not start: {}: {error}",
@@ -34,23 +34,17 @@ pub(super) fn notes(config: &Config) -> Vec<String> {
         )
     };
     let mut notes = Vec::new();
-    if let Err(error) = apart(config) {
+    if let Err(error) = apart(config, socket) {
         notes.push(refused(own, &error));
     }
     match directory::look(own) {
         Ok(note) => notes.extend(note),
         Err(error) => notes.push(refused(own, &error)),
     }
-    if let Err(error) = folder::look_at_passable(above(config)) {
-        notes.push(refused(config.socket.as_ref(), &error));
+    if let Err(error) = folder::look_at_passable(above(socket)) {
+        notes.push(refused(socket, &error));
     }
     notes
-}
-
-/// The folder of the socket.
-fn above(config: &Config) -> &Path {
-    let socket: &Path = config.socket.as_ref();
-    socket.parent().unwrap_or(socket)
 }
 
 #[cfg(test)]
@@ -123,8 +117,9 @@ mod tests {
             "above/run/pool.sock",
             "above/none/pool.sock",
         ] {
-            let config = config(&top.path().join(socket), &link);
-            let error = apart(&config).unwrap_err().to_string();
+            let socket = top.path().join(socket);
+            let config = config(&socket, &link);
+            let error = apart(&config, &socket).unwrap_err().to_string();
             assert!(error.contains("set another"), "{error}");
             assert!(
                 notes(&config)
@@ -132,7 +127,13 @@ mod tests {
                     .any(|note| note.contains("set another"))
             );
         }
-        apart(&config(&link.join("pool.sock"), &above.join("run"))).unwrap();
-        apart(&config(&link.join("pool.sock"), &above.join("none"))).unwrap();
+        let socket = link.join("pool.sock");
+        for directory in ["run", "none"] {
+            apart(&config(&socket, &above.join(directory)), &socket).unwrap();
+        }
+        // One that the service manager opened elsewhere.
+        let elsewhere = top.path().join("run/pool.sock");
+        apart(&config(&elsewhere, &link), &elsewhere).unwrap();
+        apart(&config(&elsewhere, &link), &socket).unwrap_err();
     }
 }

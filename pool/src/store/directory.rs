@@ -59,11 +59,17 @@ fn take(path: &Path) -> io::Result<(OwnedFd, Option<String>)> {
     if mode & 0o077 == 0 {
         return Ok((found, None));
     }
-    // First: what it is seen to have is all that it has then.
+    // One that is not ours stays as it is: where we lack a capability its mode does not come back.
+    is_for_us(&found, mode)?;
     fchmod(&found, Mode::RWXU)?;
+    // Again: what it is seen to have now is all that it has.
     if let Err(error) = is_for_us(&found, mode) {
-        let _ = fchmod(&found, Mode::from_raw_mode(mode));
-        return Err(error);
+        return Err(match fchmod(&found, Mode::from_raw_mode(mode)) {
+            Ok(()) => error,
+            Err(failed) => io::Error::other(format!(
+                "{error}; it has mode 700 now, and {mode:03o} does not come back: {failed}"
+            )),
+        });
     }
     let note = format!(
         "{} was open to others, with mode {mode:03o}; it has 700 now",

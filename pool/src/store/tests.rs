@@ -320,6 +320,24 @@ fn a_folder_that_others_may_list_is_closed_if_nothing_else_is_in_it() {
         );
         std::fs::remove_file(foreign).unwrap();
     }
+    if rustix::process::geteuid().is_root() {
+        // Not ours, and a mode that this thread could not give back.
+        std::fs::write(own.join("status"), "").unwrap();
+        std::os::unix::fs::chown(own, None, Some(65_063)).unwrap();
+        std::fs::set_permissions(own, PermissionsExt::from_mode(0o2755)).unwrap();
+        let opened = std::thread::scope(|scope| {
+            let open = || {
+                let mut all = rustix::thread::capabilities(None).unwrap();
+                all.effective.remove(rustix::thread::CapabilitySet::FSETID);
+                rustix::thread::set_capabilities(None, all).unwrap();
+                Files::open(own, &[], false).is_ok()
+            };
+            scope.spawn(open).join().unwrap()
+        });
+        let mode = std::fs::metadata(own).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((opened, mode), (false, 0o2755));
+        std::fs::remove_file(own.join("status")).unwrap();
+    }
     std::fs::remove_file(&pipe).unwrap();
     std::os::unix::fs::symlink("lock", &pipe).unwrap();
     refused(0o755);

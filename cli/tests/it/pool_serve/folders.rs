@@ -61,13 +61,17 @@ fn no_folder_that_a_stranger_made_is_on_a_path_of_the_daemon_s() {
     }
     let (own, public, victim) = (container(), container(), container());
     mode(public.path(), 0o1777);
-    let [folder, link] = ["folder", "link"].map(|name| public.path().join(name));
+    let [folder, link, moved] = ["folder", "link", "moved"].map(|name| public.path().join(name));
     another_user(HOLDER, || {
         std::fs::create_dir(&folder).unwrap();
         symlink(victim.path(), &link).unwrap();
     });
-    for stranger in [&folder, &link] {
-        let text = format!("{} is user {HOLDER}'s", stranger.display());
+    // One of root's, in a stranger's folder.
+    symlink(victim.path(), folder.join("link")).unwrap();
+    another_user(HOLDER, || std::fs::rename(folder.join("link"), &moved)).unwrap();
+    let theirs = format!("user {HOLDER}'s");
+    for (stranger, is) in [(&folder, &*theirs), (&link, "a link"), (&moved, "a link")] {
+        let text = format!("{} is {is}", stranger.display());
         let said = refusal(
             own.path(),
             &own.path().join("pool.sock"),
@@ -94,6 +98,11 @@ fn a_directory_that_clients_would_pass_is_refused() {
         assert!(said.contains("`socket` lies in `directory`"), "{said}");
         assert!(!passed.exists());
     }
+    // By a link to what is not there yet.
+    let link = own.path().join("link");
+    symlink("passed", &link).unwrap();
+    let said = refusal(own.path(), &passed.join("pool.sock"), &link);
+    assert!(said.contains("lies in it"), "{said}");
 }
 
 #[test]

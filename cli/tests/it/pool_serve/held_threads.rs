@@ -2,12 +2,13 @@
 //! a process is moved between cgroups, and the files that say who connected.
 
 use super::flood::{connect, serving_time};
+use super::grants::REQUEST;
 use super::held_page::{HeldPage, PAGE};
 use super::kit::{Daemon, M, another_user, is_root, take, until};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::seccomp::{Call, Watcher};
 use firstlight_pool::os::threads::READY;
-use firstlight_pool::protocol::{GrantRequest, PageSize, RefusalCode, Resize};
+use firstlight_pool::protocol::{PageSize, RefusalCode, Resize};
 use rustix::fs::RawDir;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::io;
@@ -370,6 +371,37 @@ fn is_held(process: u32, name: &str) -> bool {
     stats.any(|stat| stat.contains(&format!("({name}) D ")))
 }
 
+/// Where strangers may list the socket's folder they keep waiting who looks up a name in it.
+#[test]
+fn a_grant_is_made_where_no_name_of_the_socket_s_folder_is_looked_up() {
+    let (daemon, may_look) = Daemon::prepared(
+        POOL,
+        |command| watch(command, [libc::SYS_openat; 2]),
+        |child| {
+            let serving = child.id();
+            gate(child, move |call| {
+                let folder = format!("/proc/{serving}/fd/{}", call.descriptor);
+                let folder = std::fs::read_link(folder);
+                call.thread == serving && folder.is_ok_and(|folder| folder.join("grants").exists())
+            })
+        },
+    );
+    daemon.until_clean(SLABS);
+    let held = may_look.lock().unwrap();
+    let (tell, told) = mpsc::channel();
+    let socket = daemon.socket();
+    thread::spawn(move || {
+        let mut owner = Client::connect(&socket).unwrap();
+        let granted = owner.grant(REQUEST).unwrap();
+        let holder = Client::connect(Path::new(&granted.socket)).unwrap();
+        owner.revoke(granted.grant).unwrap();
+        tell.send(holder).map_err(drop)
+    });
+    let told = told.recv_timeout(Duration::from_secs(20));
+    drop(held);
+    told.expect("the serving thread looks for it");
+}
+
 /// Root behind a mount for reading can list its folder, and again while what removes the folder waits for that.
 #[test]
 fn a_grant_whose_folder_is_held_keeps_nobody_waiting() {
@@ -378,21 +410,14 @@ fn a_grant_whose_folder_is_held_keeps_nobody_waiting() {
     }
     let daemon = Daemon::start(POOL);
     daemon.until_clean(SLABS);
-    let request = GrantRequest {
-        page: PageSize::Transparent,
-        node: None,
-        size_class_bytes: 2 * M,
-        uses: 1,
-        label: None,
-    };
-    let granted = daemon.connect().grant(request.clone()).unwrap();
+    let granted = daemon.connect().grant(REQUEST).unwrap();
     let folder = Path::new(&granted.folder);
     let is_served = || {
         let (tell, told) = mpsc::channel();
-        let (socket, request) = (daemon.socket(), request.clone());
+        let socket = daemon.socket();
         thread::spawn(move || {
             let mut owner = Client::connect(&socket).unwrap();
-            let another = owner.grant(request).unwrap().grant;
+            let another = owner.grant(REQUEST).unwrap().grant;
             owner.revoke(another).unwrap();
             tell.send(owner.take(take(M)).is_ok())
         });

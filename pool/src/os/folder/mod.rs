@@ -77,14 +77,23 @@ pub fn look_at(path: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Whether a socket in this folder that a user listens at is that user's, or root's, to make: the folder is on a path that is
-/// root's, this process's user's or that user's, and that user's own, or no other user makes names in it.
+/// Whether a socket that a user listens at is that user's, or root's, to make: `folder`, by which it was reached, is that of
+/// its path, on which all is root's, this process's user's or that user's; and it is that user's own, or no other user makes
+/// names in it.
 #[must_use]
-pub fn is_for_socket_of(path: &Path, user: u32) -> bool {
-    let found = walk_with(path, Missing::Stays, Some(user)).and_then(|folder| Ok(fstat(folder)?));
-    found.is_ok_and(|folder| {
-        let is_closed = folder.st_mode & 0o022 == 0;
-        folder.st_uid == user || is_closed && is_trusted(folder.st_uid, false)
+pub fn is_for_socket_of(folder: impl AsFd, path: &Path, user: u32) -> bool {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
+    let found = walk_with(above, Missing::Stays, Some(user)).and_then(|found| {
+        // No link leads elsewhere.
+        open_socket(&found, Path::new(name))?;
+        Ok((fstat(found)?, fstat(folder)?))
+    });
+    found.is_ok_and(|(found, reached)| {
+        let is_closed = found.st_mode & 0o022 == 0;
+        let is_theirs = found.st_uid == user || is_closed && is_trusted(found.st_uid, false);
+        is_theirs && is_one(&found, &reached)
     })
 }
 
@@ -134,7 +143,11 @@ fn to_read(found: OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(found, ".", flags, Mode::empty())?)
 }
 
-fn close(folder: &OwnedFd) -> io::Result<()> {
+/// Closes a folder of this process's user to all others.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn close(folder: &OwnedFd) -> io::Result<()> {
     if fstat(folder)?.st_mode & 0o077 != 0 {
         fchmod(folder, Mode::RWXU)?;
     }

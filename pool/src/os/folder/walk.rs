@@ -1,6 +1,6 @@
 //! A whole path, looked up name by name: each folder on the way is one in which no other user puts another in its place.
 //!
-//! A link is followed where root or this process's user made it. All is done by descriptors, so that what was looked at
+//! A link is followed where it is root's or this process's user's, and no other user can have moved it there. All is done by descriptors, so that what was looked at
 //! is what is used.
 
 use super::{is_trusted, make};
@@ -75,9 +75,15 @@ pub(super) fn walk_with(path: &Path, missing: Missing, also: Option<u32>) -> io:
         };
         let stat = fstat(&found)?;
         let shown = walk.path.join(&name);
-        // There any user makes names.
+        // There any user makes names, or moves links of others to.
         let is_made_by_any = folder.st_mode & 0o022 != 0 && name != "..";
         let kind = FileType::from_raw_mode(stat.st_mode);
+        if is_made_by_any && kind == FileType::Symlink {
+            return Err(io::Error::other(format!(
+                "{} is a link where any user makes files: name the folder that it leads to",
+                shown.display()
+            )));
+        }
         let is_to_be_trusted = is_made_by_any || kind == FileType::Symlink;
         let is_theirs = !is_made_by_any && also == Some(stat.st_uid);
         if is_to_be_trusted && !is_theirs && !is_trusted(stat.st_uid, is_made_by_any) {
@@ -262,12 +268,13 @@ mod tests {
         mode(&top, 0o1777);
         refused(top.join("on"), &text);
         chown(top.join("on"), Some(0), None).unwrap();
-        open(&link).unwrap();
-        for open_to in [0o1777, 0o755] {
-            mode(&top, open_to);
-            lchown(&link, Some(STRANGER), None).unwrap();
-            refused(&link, &format!("{} is user {STRANGER}'s", link.display()));
-        }
+        open(top.join("on")).unwrap();
+        // A stranger may have moved it there.
+        refused(&link, &format!("{} is a link", link.display()));
+        lchown(&link, Some(STRANGER), None).unwrap();
+        refused(&link, &format!("{} is a link", link.display()));
+        mode(&top, 0o755);
+        refused(&link, &format!("{} is user {STRANGER}'s", link.display()));
         // One that a stranger has made where a folder would be.
         mode(&top, 0o1777);
         fs::create_dir(top.join("first")).unwrap();
