@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::word::geometry::HUGE_FRAMES;
-use crate::addr::{Frame, PAGE_BYTES, PhysRange};
+use crate::addr::{Frame, Order, PAGE_BYTES, PhysRange};
 use crate::node::{NodeId, NodeZone};
 
 /// Memory can't be added, adopted, isolated, taken offline, brought online or removed. Nothing
@@ -146,7 +146,8 @@ impl fmt::Display for HotplugError {
             Refusal::Present => write!(f, "{frame} is memory already"),
             Refusal::OtherZone => write!(
                 f,
-                "{frame} in a huge frame at its end is of another node or zone; expected that, or multiples of 2 MiB"
+                "{frame} in a huge frame at its end is of another node or zone; expected that, or multiples of {} MiB",
+                Order::HUGE.bytes() >> 20
             ),
             Refusal::ListFull { capacity } => write!(
                 f,

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use super::segment::statistics::Statistics;
-use crate::addr::PAGE_BYTES;
+use crate::addr::{Order, PAGE_BYTES};
 
 /// One line without its end, for a kernel's log. Zeros, memory with the host and in work only where there
 /// is some.
@@ -38,11 +38,12 @@ impl fmt::Display for Statistics {
         });
         write!(
             f,
-            "{} KiB: {} KiB free ({} times 2 MiB, {} GiB of these whole; {} partly free), {} KiB in caches, {} KiB in use",
+            "{} KiB: {} KiB free ({} times {} MiB, {} GiB of these whole; {} partly free), {} KiB in caches, {} KiB in use",
             kib(self.managed_frames),
             kib(self.free_frames),
             self.free_huges,
-            self.free_giants,
+            Order::HUGE.bytes() >> 20,
+            self.free_giants * (Order::GIANT.bytes() >> 30),
             self.partial_huges,
             kib(self.cached_frames),
             kib(in_use),
