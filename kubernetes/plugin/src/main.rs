@@ -287,8 +287,13 @@ fn of_the_pod() -> Result<String, String> {
 fn close_to_lists(path: &Path) -> Result<(), String> {
     let close = || -> std::io::Result<()> {
         // In another's the pool does not start.
-        let Ok(Some(folder)) = folder::look_at_own(path) else {
-            return Ok(());
+        let folder = match folder::look_at_own(path) {
+            Ok(Some(folder)) => folder,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                say(&format!("others may list {}: {error}", path.display()));
+                return Ok(());
+            }
         };
         let mode = rustix::fs::fstat(&folder)?.st_mode & 0o7777;
         // One that is sticky is for all to write to.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    /// None where there is no `/proc`, by which it would be connected through.
+    /// None where it is not connected to by `/proc`, which is not there or not for us, or where the name is too long for that.
     folder: Option<OwnedFd>,
 }
 
@@ -24,10 +24,14 @@ impl Place {
         let name = path.file_name().ok_or(Errno::ISDIR)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, above, flags, Mode::empty())?;
-        let held = format!("/proc/self/fd/{}", folder.as_raw_fd());
-        let folder = match connect(&end, &SocketAddrUnix::new(Path::new(&held).join(name))?) {
+        // This thread's: it may have descriptors of its own.
+        let held = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
+        let address = SocketAddrUnix::new(Path::new(&held).join(name));
+        let folder = match address.and_then(|address| connect(&end, &address)) {
             Ok(()) => Some(folder),
-            Err(Errno::NOENT) if folder::open_socket(&folder, name.as_ref()).is_ok() => {
+            Err(
+                Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::NAMETOOLONG,
+            ) => {
                 connect(&end, &SocketAddrUnix::new(path)?)?;
                 None
             }
@@ -71,23 +75,24 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return crate::os::need::skip("root", "only root can make files of others");
         }
-        let public = tempfile::tempdir().unwrap();
-        fs::set_permissions(public.path(), PermissionsExt::from_mode(0o1777)).unwrap();
-        let run = public.path().join("run");
-        fs::create_dir(&run).unwrap();
+        let top = tempfile::tempdir().unwrap();
+        let [public, run, away] =
+            ["public", "public/run", "public/away"].map(|name| top.path().join(name));
+        fs::create_dir_all(&run).unwrap();
+        fs::set_permissions(&public, PermissionsExt::from_mode(0o1777)).unwrap();
         let socket = run.join("pool.sock");
         let theirs = listener(&socket);
         chown(&run, Some(STRANGER), None).unwrap();
         let place = Place::connect(&socket, end()).unwrap();
         assert!(!place.is_of(STRANGER));
-        fs::rename(&run, public.path().join("away")).unwrap();
+        fs::rename(&run, &away).unwrap();
         fs::create_dir(&run).unwrap();
         let _ours = listener(&socket);
         assert!(!place.is_of(STRANGER), "another folder");
         assert!(Place::connect(&socket, end()).unwrap().is_of(STRANGER));
         // A link in a folder of root's does not say where it leads to.
         fs::remove_file(&socket).unwrap();
-        symlink(public.path().join("away/pool.sock"), &socket).unwrap();
+        symlink(away.join("pool.sock"), &socket).unwrap();
         let place = Place::connect(&socket, end()).unwrap();
         assert!(!place.is_of(STRANGER));
         drop(theirs);
@@ -101,12 +106,14 @@ mod tests {
         let short = top.path().join("short");
         symlink(&long, &short).unwrap();
         let _listener = listener(&short.join("pool.sock"));
-        Place::connect(&long.join("pool.sock"), end()).unwrap();
+        let place = Place::connect(&long.join("pool.sock"), end()).unwrap();
+        assert!(place.folder.is_some());
         for (path, error) in [
             (top.path().join("none/pool.sock"), Errno::NOENT),
             (top.path().join("none"), Errno::NOENT),
             ("/".into(), Errno::ISDIR),
             (short, Errno::CONNREFUSED),
+            (top.path().join("b".repeat(105)), Errno::NAMETOOLONG),
         ] {
             assert_eq!(Place::connect(&path, end()).unwrap_err(), error, "{path:?}");
         }

@@ -342,8 +342,10 @@ mod tests {
 
     #[test]
     fn no_file_but_the_socket_changes_and_no_folder_is_used_that_others_write_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let top = tempfile::tempdir().unwrap();
+        let folder = top.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("socket");
         let set = |path: &Path, mode| {
             fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         };
@@ -354,14 +356,14 @@ mod tests {
             (0o1777, true),
             (0o755, true),
         ] {
-            set(folder.path(), open);
+            set(&folder, open);
             let made = Listener::make(&path, &Rules::default()).map(drop);
             assert_eq!(made.is_ok(), is_used, "{open:o}");
             if let Err(error) = made {
                 assert!(error.to_string().contains("others may write"), "{error}");
             }
         }
-        let (secret, moved) = (folder.path().join("secret"), folder.path().join("moved"));
+        let (secret, moved) = (folder.join("secret"), folder.join("moved"));
         fs::write(&secret, "").unwrap();
         set(&secret, 0o640);
         let listener = Listener::make(&path, &Rules::default()).unwrap();
@@ -382,7 +384,7 @@ mod tests {
             // As `SocketUser=` has it.
             chown(&path, Some(70_001), None).unwrap();
             place().unwrap();
-            chown(folder.path(), Some(70_001), None).unwrap();
+            chown(&folder, Some(70_001), None).unwrap();
             assert!(find().contains("user 70001's"), "{}", find());
         }
     }

@@ -284,7 +284,8 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
 fn a_folder_that_others_may_list_is_closed_if_nothing_else_is_in_it() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    let own = folder.path();
+    let own = &*folder.path().join("own");
+    std::fs::create_dir(own).unwrap();
     let mode = || std::fs::metadata(own).unwrap().permissions().mode() & 0o777;
     let opened = |mode| {
         std::fs::set_permissions(own, PermissionsExt::from_mode(mode)).unwrap();

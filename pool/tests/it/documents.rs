@@ -85,7 +85,7 @@ fn every_row_on_principals_names_a_test() {
 fn every_invariant_stands_against_something_on_the_page_on_threats() {
     let read = |page: &str| std::fs::read_to_string(root().join(page)).unwrap();
     let threats =
-        ["", "-memory", "-waits"].map(|part| read(&format!("docs/pool-threats{part}.md")));
+        ["", "-memory", "-waits", "-fill"].map(|part| read(&format!("docs/pool-threats{part}.md")));
     let threats = threats.concat().to_lowercase();
     let safety = read("docs/pool-safety.md");
     let rows = safety.lines().filter(|line| line.starts_with("| S"));

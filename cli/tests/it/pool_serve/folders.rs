@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,14 @@ const POOL: &str = "
 
 fn mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// A folder where any user makes names.
+fn public_in(folder: &Path) -> PathBuf {
+    let public = folder.join("public");
+    std::fs::create_dir(&public).unwrap();
+    mode(&public, 0o1777);
+    public
 }
 
 /// Writes the configuration of a daemon with these paths, in a folder.
@@ -59,19 +67,31 @@ fn no_folder_that_a_stranger_made_is_on_a_path_of_the_daemon_s() {
     if !is_root() {
         return;
     }
-    let (own, public, victim) = (container(), container(), container());
-    mode(public.path(), 0o1777);
-    let [folder, link, moved] = ["folder", "link", "moved"].map(|name| public.path().join(name));
+    let (own, top, victim) = (container(), container(), container());
+    let public = public_in(top.path());
+    let [folder, link, moved, shared] =
+        ["folder", "link", "moved", "shared"].map(|name| public.join(name));
     another_user(HOLDER, || {
         std::fs::create_dir(&folder).unwrap();
         symlink(victim.path(), &link).unwrap();
     });
-    // One of root's, in a stranger's folder.
-    symlink(victim.path(), folder.join("link")).unwrap();
-    another_user(HOLDER, || std::fs::rename(folder.join("link"), &moved)).unwrap();
+    // Of root's, in a stranger's folder.
+    let [link_there, shared_there] = ["link", "shared"].map(|name| folder.join(name));
+    symlink(victim.path(), &link_there).unwrap();
+    std::fs::create_dir(&shared_there).unwrap();
+    mode(&shared_there, 0o2777);
+    another_user(HOLDER, || {
+        std::fs::rename(&link_there, &moved).unwrap();
+        std::fs::rename(&shared_there, &shared).unwrap();
+    });
+    let is = |is: &str, path: &Path| format!("{} is {is}", path.display());
     let theirs = format!("user {HOLDER}'s");
-    for (stranger, is) in [(&folder, &*theirs), (&link, "a link"), (&moved, "a link")] {
-        let text = format!("{} is {is}", stranger.display());
+    for (stranger, text) in [
+        (&folder, is(&theirs, &folder)),
+        (&link, is("a link", &link)),
+        (&moved, is("a link", &moved)),
+        (&shared, format!("others may write to {}", shared.display())),
+    ] {
         let said = refusal(
             own.path(),
             &own.path().join("pool.sock"),
@@ -138,9 +158,7 @@ fn a_daemon_in_a_user_namespace_has_its_socket_where_any_user_may() {
         return;
     }
     let own = container();
-    let public = own.path().join("public");
-    std::fs::create_dir(&public).unwrap();
-    mode(&public, 0o1777);
+    let public = public_in(own.path());
     chown(own.path(), Some(HOLDER), Some(HOLDER)).unwrap();
     let socket = public.join("pool.sock");
     configure(own.path(), &socket, &own.path().join("own"));
@@ -223,9 +241,9 @@ fn nothing_is_taken_at_the_socket_of_a_stranger() {
     if !is_root() {
         return;
     }
-    let public = container();
-    mode(public.path(), 0o1777);
-    let [beside, below] = ["pool.sock", "folder/pool.sock"].map(|name| public.path().join(name));
+    let top = container();
+    let public = public_in(top.path());
+    let [beside, below] = ["pool.sock", "folder/pool.sock"].map(|name| public.join(name));
     another_user(HOLDER, || std::fs::create_dir(below.parent().unwrap())).unwrap();
     let _listen = [&beside, &below].map(|path| listen(HOLDER, path));
     for path in [&beside, &below] {
@@ -242,7 +260,7 @@ fn nothing_is_taken_at_the_socket_of_a_stranger() {
         another_user(HOLDER, || Client::connect(path)?.check_server()).unwrap();
     }
     // Of a user that has a folder which it could not make itself, at any depth; and where no other user makes names now.
-    mode(public.path(), 0o755);
+    mode(&public, 0o755);
     let deep = below.with_file_name("deep").join("pool.sock");
     another_user(HOLDER, || std::fs::create_dir(deep.parent().unwrap())).unwrap();
     let _listens = listen(HOLDER, &deep);

@@ -16,11 +16,15 @@ use walk::{Missing, walk, walk_with};
 /// Opens a folder of this process's user, by no link.
 ///
 /// # Errors
-/// That it is another user's; the operating system's refusal.
+/// That it is another user's, or that another user may have moved it there; the operating system's refusal.
 pub fn open(at: impl AsFd, name: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(at, name, flags, Mode::empty())?;
-    is_ours(&fstat(&folder)?)?;
+    let folder = openat(&at, name, flags, Mode::empty())?;
+    let stat = fstat(&folder)?;
+    is_ours(&stat)?;
+    if fstat(at)?.st_mode & 0o022 != 0 {
+        walk::no_other_writes(&stat, name)?;
+    }
     Ok(folder)
 }
 

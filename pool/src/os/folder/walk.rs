@@ -75,7 +75,7 @@ pub(super) fn walk_with(path: &Path, missing: Missing, also: Option<u32>) -> io:
         };
         let stat = fstat(&found)?;
         let shown = walk.path.join(&name);
-        // There any user makes names, or moves links of others to.
+        // There any user makes names, or moves to what is another's: links, and folders that it may write to.
         let is_made_by_any = folder.st_mode & 0o022 != 0 && name != "..";
         let kind = FileType::from_raw_mode(stat.st_mode);
         if is_made_by_any && kind == FileType::Symlink {
@@ -83,6 +83,9 @@ pub(super) fn walk_with(path: &Path, missing: Missing, also: Option<u32>) -> io:
                 "{} is a link where any user makes files: name the folder that it leads to",
                 shown.display()
             )));
+        }
+        if is_made_by_any && kind == FileType::Directory {
+            no_other_writes(&stat, &shown)?;
         }
         let is_to_be_trusted = is_made_by_any || kind == FileType::Symlink;
         let is_theirs = !is_made_by_any && also == Some(stat.st_uid);
@@ -146,15 +149,23 @@ fn check_with(folder: impl AsFd, path: &Path, also: Option<u32>) -> io::Result<S
     if also != Some(stat.st_uid) && !is_trusted(stat.st_uid, false) {
         return Err(another_users(path, stat.st_uid));
     }
-    let mode = stat.st_mode & 0o7777;
     // In a sticky one a file is its owner's alone to remove.
-    if mode & 0o022 != 0 && mode & 0o1000 == 0 {
-        return Err(io::Error::other(format!(
-            "others may write to {}, which has mode {mode:03o}: `chmod go-w` it, or choose another folder",
-            path.display()
-        )));
+    if stat.st_mode & 0o1000 == 0 {
+        no_other_writes(&stat, path)?;
     }
     Ok(stat)
+}
+
+/// Refuses a folder that others may write to.
+pub(super) fn no_other_writes(folder: &Stat, path: &Path) -> io::Result<()> {
+    let mode = folder.st_mode & 0o7777;
+    if mode & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "others may write to {}, which has mode {mode:03o}: `chmod go-w` it, or choose another folder",
+        path.display()
+    )))
 }
 
 fn another_users(path: &Path, user: u32) -> io::Error {
@@ -275,6 +286,19 @@ mod tests {
         refused(&link, &format!("{} is a link", link.display()));
         mode(&top, 0o755);
         refused(&link, &format!("{} is user {STRANGER}'s", link.display()));
+        // So may one of ours be that a stranger writes to.
+        let shared = top.join("shared");
+        fs::create_dir(&shared).unwrap();
+        for shared_by in [0o1777, 0o2775] {
+            mode(&shared, shared_by);
+            mode(&top, 0o755);
+            open(&shared).unwrap();
+            mode(&top, 0o1777);
+            refused(
+                &shared,
+                &format!("others may write to {}", shared.display()),
+            );
+        }
         // One that a stranger has made where a folder would be.
         mode(&top, 0o1777);
         fs::create_dir(top.join("first")).unwrap();
