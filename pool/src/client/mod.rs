@@ -20,10 +20,9 @@ use crate::protocol::{
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, Resize, Resized, Revoke, Revoked, Status,
     StatusQuery, TAKE_DESCRIPTORS, Take, packet,
 };
-use place::Place;
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::env;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -60,6 +59,16 @@ pub struct Allocated {
     pub lease_pipe: OwnedFd,
 }
 
+/// The user that listens at a socket.
+struct Server(u32);
+
+impl Server {
+    /// Whether nobody need look where it listens.
+    fn is_trusted(&self) -> bool {
+        self.0 == 0 || self.0 == owner::us() || owner::unmapped() == Some(self.0)
+    }
+}
+
 /// A connection to the daemon.
 ///
 /// ```no_run
@@ -76,7 +85,9 @@ pub struct Allocated {
 pub struct Client {
     socket: OwnedFd,
     /// Where it is connected to, if that is known.
-    place: Option<Place>,
+    path: Option<PathBuf>,
+    /// By which it is connected, where another user listens.
+    folder: Option<OwnedFd>,
     /// When all is to be answered.
     until: Option<Instant>,
 }
@@ -103,21 +114,33 @@ impl Client {
             socket: socket.into(),
             error: error.into(),
         };
-        let end = socket_with(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(no_daemon)?;
-        // A daemon that no longer accepts must not keep a VMM from starting.
-        let mut client = Self {
-            until,
-            ..Self::new(end)
+        let end = || -> Result<Self, ClientError> {
+            let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+            let end = socket_with(AddressFamily::UNIX, kind, flags, None).map_err(no_daemon)?;
+            let end = Self {
+                until,
+                path: Some(socket.into()),
+                ..Self::new(end)
+            };
+            // A daemon that no longer accepts must not keep a VMM from starting.
+            end.wait_at_most(Timeout::Send, PATIENCE)?;
+            Ok(end)
         };
-        client.wait_at_most(Timeout::Send, PATIENCE)?;
-        client.place = Some(Place::connect(socket, &client.socket).map_err(no_daemon)?);
-        Ok(client)
+        let address = SocketAddrUnix::new(socket).map_err(no_daemon)?;
+        let client = end()?;
+        connect(&client.socket, &address).map_err(no_daemon)?;
+        if client.server()?.is_trusted() {
+            return Ok(client);
+        }
+        // Another user's is judged by its folder.
+        let mut through = end()?;
+        match place::connect_through(socket, &through.socket) {
+            Ok(folder) => {
+                through.folder = Some(folder);
+                Ok(through)
+            }
+            Err(_) => Ok(client),
+        }
     }
 
     /// Speaks over a connected socket, whichever user listens at the other end.
@@ -125,7 +148,8 @@ impl Client {
     pub fn new(socket: OwnedFd) -> Self {
         Self {
             socket,
-            place: None,
+            path: None,
+            folder: None,
             until: None,
         }
     }
@@ -136,20 +160,24 @@ impl Client {
     /// # Errors
     /// [`ClientError::Stranger`].
     pub fn check_server(&self) -> Result<(), ClientError> {
-        let Some(place) = &self.place else {
+        let Some(path) = &self.path else {
             return Ok(());
         };
+        let server = self.server()?;
+        let held = self.folder.as_ref();
+        if server.is_trusted() || held.is_some_and(|held| place::is_for(held, path, server.0)) {
+            return Ok(());
+        }
+        Err(ClientError::Stranger {
+            socket: path.clone(),
+            user: server.0,
+            us: owner::us(),
+        })
+    }
+
+    fn server(&self) -> Result<Server, ClientError> {
         let server = Credentials::of(&self.socket).map_err(ClientError::Io)?;
-        let (user, us) = (server.uid, owner::us());
-        if user == 0 || user == us || owner::unmapped() == Some(user) {
-            return Ok(());
-        }
-        // A daemon of its own user.
-        if place.is_of(user) {
-            return Ok(());
-        }
-        let socket = place.path.clone();
-        Err(ClientError::Stranger { socket, user, us })
+        Ok(Server(server.uid))
     }
 
     /// Allocates memory; without its label from a daemon that knows of none.

@@ -1,52 +1,32 @@
-//! The socket that a client connects to, by a folder that it holds: what is looked at afterwards is what it is connected to.
+//! The folder of a socket, held by a client that is connected through it: what is looked at afterwards is where the socket is.
 
 use crate::os::folder;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, connect};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-#[derive(Debug)]
-pub(super) struct Place {
-    pub(super) path: PathBuf,
-    /// None where it is not connected to by `/proc`, which is not there or not for us, or where the name is too long for that.
-    folder: Option<OwnedFd>,
+/// Connects a socket to that at `path` through its folder, which is returned. By `/proc`, which strangers may keep waiting:
+/// only where another user listens.
+pub(super) fn connect_through(path: &Path, end: impl AsFd) -> rustix::io::Result<OwnedFd> {
+    let above = match path.parent() {
+        Some(above) if above != Path::new("") => above,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().ok_or(Errno::ISDIR)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, above, flags, Mode::empty())?;
+    // This thread's: it may have descriptors of its own.
+    let held = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
+    connect(end, &SocketAddrUnix::new(Path::new(&held).join(name))?)?;
+    Ok(folder)
 }
 
-impl Place {
-    /// Connects a socket to that at `path`.
-    pub(super) fn connect(path: &Path, end: impl AsFd) -> rustix::io::Result<Self> {
-        let above = match path.parent() {
-            Some(above) if above != Path::new("") => above,
-            _ => Path::new("."),
-        };
-        let name = path.file_name().ok_or(Errno::ISDIR)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, above, flags, Mode::empty())?;
-        // This thread's: it may have descriptors of its own.
-        let held = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
-        let address = SocketAddrUnix::new(Path::new(&held).join(name));
-        let folder = match address.and_then(|address| connect(&end, &address)) {
-            Ok(()) => Some(folder),
-            Err(
-                Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::NAMETOOLONG,
-            ) => {
-                connect(&end, &SocketAddrUnix::new(path)?)?;
-                None
-            }
-            Err(error) => return Err(error),
-        };
-        let path = path.to_owned();
-        Ok(Self { path, folder })
-    }
-
-    /// Whether a socket of this user's, which is connected to, is in a folder where such a one is to be.
-    pub(super) fn is_of(&self, user: u32) -> bool {
-        let whole = std::path::absolute(&self.path);
-        let folder = self.folder.as_ref().zip(whole.ok());
-        folder.is_some_and(|(folder, path)| folder::is_for_socket_of(folder, &path, user))
-    }
+/// Whether a socket of this user's, which was connected to through `folder`, is in a folder where such a one is to be.
+pub(super) fn is_for(folder: &OwnedFd, path: &Path, user: u32) -> bool {
+    let path = std::path::absolute(path);
+    path.is_ok_and(|path| folder::is_for_socket_of(folder, &path, user))
 }
 
 #[cfg(test)]
@@ -83,39 +63,39 @@ mod tests {
         let socket = run.join("pool.sock");
         let theirs = listener(&socket);
         chown(&run, Some(STRANGER), None).unwrap();
-        let place = Place::connect(&socket, end()).unwrap();
-        assert!(!place.is_of(STRANGER));
+        let is_theirs = |folder: &OwnedFd| is_for(folder, &socket, STRANGER);
+        let folder = connect_through(&socket, end()).unwrap();
+        assert!(!is_theirs(&folder));
         fs::rename(&run, &away).unwrap();
         fs::create_dir(&run).unwrap();
         let _ours = listener(&socket);
-        assert!(!place.is_of(STRANGER), "another folder");
-        assert!(Place::connect(&socket, end()).unwrap().is_of(STRANGER));
+        assert!(!is_theirs(&folder), "another folder");
+        assert!(is_theirs(&connect_through(&socket, end()).unwrap()));
         // A link in a folder of root's does not say where it leads to.
         fs::remove_file(&socket).unwrap();
         symlink(away.join("pool.sock"), &socket).unwrap();
-        let place = Place::connect(&socket, end()).unwrap();
-        assert!(!place.is_of(STRANGER));
+        assert!(!is_theirs(&connect_through(&socket, end()).unwrap()));
         drop(theirs);
     }
 
     #[test]
-    fn a_path_that_no_socket_address_holds_is_connected_to() {
+    fn a_path_without_a_socket_is_refused() {
         let top = tempfile::tempdir().unwrap();
-        let long = top.path().join("a".repeat(100));
-        fs::create_dir(&long).unwrap();
-        let short = top.path().join("short");
-        symlink(&long, &short).unwrap();
-        let _listener = listener(&short.join("pool.sock"));
-        let place = Place::connect(&long.join("pool.sock"), end()).unwrap();
-        assert!(place.folder.is_some());
+        let socket = top.path().join("pool.sock");
+        drop(listener(&socket));
         for (path, error) in [
             (top.path().join("none/pool.sock"), Errno::NOENT),
             (top.path().join("none"), Errno::NOENT),
             ("/".into(), Errno::ISDIR),
-            (short, Errno::CONNREFUSED),
+            (top.path().to_owned(), Errno::CONNREFUSED),
+            (socket, Errno::CONNREFUSED),
             (top.path().join("b".repeat(105)), Errno::NAMETOOLONG),
         ] {
-            assert_eq!(Place::connect(&path, end()).unwrap_err(), error, "{path:?}");
+            assert_eq!(
+                connect_through(&path, end()).unwrap_err(),
+                error,
+                "{path:?}"
+            );
         }
     }
 }

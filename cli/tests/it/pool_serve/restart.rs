@@ -16,7 +16,7 @@ const TENANT: u32 = 65_021;
 
 fn config(source: &str) -> String {
     format!(
-        "fill = {{ rate = \"0\" }}\n\
+        "fill = {{ rate = \"0\", batch = 1 }}\n\
          [[class]]\nsize = \"4M\"\nslabs = 6\nsource = \"{source}\"\n\
          [[quota]]\nuid = {TENANT}\nbytes = \"12M\"\n"
     )
@@ -157,17 +157,14 @@ fn what_waits_for_a_clean_slab_is_charged_after_a_kill_too() {
         };
         daemon.connect().fill(change).unwrap();
     };
-    // From now on a slab takes weeks.
+    // From now on a slab takes weeks, and nothing is saved up.
     rate(&daemon, 1);
     drop([(); 3].map(|()| allocate(&daemon).unwrap()));
     until("all three are back", || {
         let status = daemon.status();
         status.quotas[0].owed_bytes == 12 * M && status.pools[0].clean_slabs == 3
     });
-    write_config(
-        daemon.path(),
-        &config.replace("rate = \"0\"", "rate = 1, batch = 1"),
-    );
+    write_config(daemon.path(), &config.replace("rate = \"0\"", "rate = 1"));
     for _ in 0..2 {
         restart(&mut daemon, true, Next::Managed(&manager));
         let status = daemon.status();
