@@ -21,6 +21,7 @@ use crate::protocol::{
     StatusQuery, TAKE_DESCRIPTORS, Take, packet,
 };
 use rustix::fs::fstat;
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::env;
@@ -110,7 +111,7 @@ impl Client {
     }
 
     fn connect_within(socket: &Path, until: Option<Instant>) -> Result<Self, ClientError> {
-        let no_daemon = |error: rustix::io::Errno| ClientError::NoDaemon {
+        let no_daemon = |error: Errno| ClientError::NoDaemon {
             socket: socket.into(),
             error: error.into(),
         };
@@ -127,19 +128,28 @@ impl Client {
             Ok(end)
         };
         let address = SocketAddrUnix::new(socket).map_err(no_daemon)?;
-        let client = end()?;
-        connect(&client.socket, &address).map_err(no_daemon)?;
+        let plainly = || {
+            let client = end()?;
+            connect(&client.socket, &address).map_err(no_daemon)?;
+            Ok(client)
+        };
+        let client = plainly()?;
         if client.server()?.is_trusted() {
             return Ok(client);
         }
-        // Another user's is judged by its folder.
-        let mut through = end()?;
-        match place::connect_through(socket, &through.socket) {
+        // Another user's is judged by its folder. One connection at a time: a user has so many.
+        drop(client);
+        let mut client = end()?;
+        match place::connect_through(socket, &client.socket) {
             Ok(folder) => {
-                through.folder = Some(folder);
-                Ok(through)
+                client.folder = Some(folder);
+                Ok(client)
             }
-            Err(_) => Ok(client),
+            // Without a `/proc` that is for us.
+            Err(
+                Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::NAMETOOLONG,
+            ) => plainly(),
+            Err(error) => Err(no_daemon(error)),
         }
     }
 
