@@ -8,27 +8,31 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use firstlight::acceptance::{Acceptance, Pending};
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, DrainRequest, Exhausted, Frames, Hooks, Request};
 use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
 use firstlight::node::{NodeId, NodeMask, ZoneKind};
 use firstlight::platform::{NotAccepted, Platform};
-use kit::{GIB, MIB, Machine, Uninitialised, range};
+use kit::{HUGE_BYTES, HUGE_FRAMES, MIB, Machine, Uninitialised, range};
 
-/// A guest of 128 MiB accepted memory, and more on two nodes that is not.
+/// Half a huge frame, 1 MiB with pages of 4 KiB.
+const UNIT: u64 = HUGE_BYTES / 2;
+const MEMORY_END: u64 = 256 * UNIT;
+
+/// A guest of 128 units of accepted memory, and more on two nodes that is not.
 fn guest() -> Machine {
     let mut machine = Machine::new(&[
-        (0, range(MIB, 128 * MIB)),
-        (0, range(128 * MIB, 192 * MIB + 0x5000)),
-        (1, range(192 * MIB + 0x5000, 256 * MIB)),
+        (0, range(MIB, 128 * UNIT)),
+        (0, range(128 * UNIT, 192 * UNIT + 5 * PAGE_BYTES)),
+        (1, range(192 * UNIT + 5 * PAGE_BYTES, MEMORY_END)),
     ]);
     machine.memory[1].2 = EarlyFlags::UNACCEPTED;
     machine.memory[2].2 = EarlyFlags::UNACCEPTED;
     // The loader put something into memory it did not accept for us.
     machine
         .reserved
-        .push(range(140 * MIB + 0x1000, 140 * MIB + 0x4000));
+        .push(range(140 * UNIT + PAGE_BYTES, 140 * UNIT + 4 * PAGE_BYTES));
     machine
 }
 
@@ -43,7 +47,9 @@ struct Guest {
 impl Guest {
     fn new(bad: Option<Frame>) -> &'static Self {
         Box::leak(Box::new(Self {
-            times: (0..GIB >> 12).map(|_| AtomicU8::new(0)).collect(),
+            times: (0..MEMORY_END / PAGE_BYTES)
+                .map(|_| AtomicU8::new(0))
+                .collect(),
             calls: AtomicU64::new(0),
             bad,
         }))
@@ -62,7 +68,7 @@ unsafe impl Platform for Guest {
 
     unsafe fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        assert!(range.bytes() <= 2 * MIB && !range.is_empty());
+        assert!(range.bytes() <= HUGE_BYTES && !range.is_empty());
         let frames = range.inner_frames();
         assert_eq!(frames.addrs(), range);
         if self.bad.is_some_and(|bad| frames.contains(bad)) {
@@ -142,11 +148,11 @@ fn bring_up(machine: &Machine) -> (Frames<'static>, &'static [Pending]) {
 }
 
 fn unaccepted(number: u64) -> bool {
-    (128 * MIB..256 * MIB).contains(&(number << 12))
+    (128 * UNIT..MEMORY_END).contains(&(number * PAGE_BYTES))
 }
 
 fn reserved(number: u64) -> bool {
-    (140 * MIB + 0x1000..140 * MIB + 0x4000).contains(&(number << 12))
+    (140 * UNIT + PAGE_BYTES..140 * UNIT + 4 * PAGE_BYTES).contains(&(number * PAGE_BYTES))
 }
 
 #[test]
@@ -156,10 +162,10 @@ fn what_is_pending_is_unaccepted_and_not_reserved() {
     assert_eq!((full.capacity, full.needed), (2, 3));
     let pending = Pending::list(&layout, slots(3)).unwrap();
     let frames: u64 = pending.iter().map(|own| own.frames().count()).sum();
-    assert_eq!(frames, ((128 * MIB) >> 12) - 3);
+    assert_eq!(frames, (128 * UNIT / PAGE_BYTES) - 3);
     let nodes: Vec<_> = pending.iter().map(|own| own.node().0).collect();
     assert_eq!(nodes, [0, 0, 1]);
-    let none = Machine::new(&[(0, range(MIB, 64 * MIB))]).layout();
+    let none = Machine::new(&[(0, range(MIB, 64 * UNIT))]).layout();
     assert!(Pending::list(&none, &mut []).unwrap().is_empty());
     let mut nomap = guest();
     nomap.memory[2].2 = EarlyFlags::UNACCEPTED.with(EarlyFlags::NOMAP);
@@ -173,7 +179,7 @@ fn memory_comes_online_when_nothing_else_is_left() {
     let (frames, Kernel { acceptance, .. }) = accepting(&guest(), platform);
     let before = frames.statistics().free_frames;
     let mut count = 0u64;
-    let mut seen = vec![false; usize::try_from(GIB >> 12).unwrap()];
+    let mut seen = vec![false; usize::try_from(MEMORY_END / PAGE_BYTES).unwrap()];
     while let Ok(frame) = frames.allocate(Request::new(Order::PAGE)) {
         let number = frame.get();
         // Nothing is accepted while there is something else.
@@ -188,7 +194,7 @@ fn memory_comes_online_when_nothing_else_is_left() {
             );
             // And no more than is needed.
             let accepted = acceptance.accepted().online_frames;
-            assert!(accepted <= count - before + 512);
+            assert!(accepted <= count - before + HUGE_FRAMES);
         }
         let seen = &mut seen[usize::try_from(number).unwrap()];
         assert!(!core::mem::replace(seen, true), "{frame} twice");
@@ -197,7 +203,7 @@ fn memory_comes_online_when_nothing_else_is_left() {
     let accepted = acceptance.accepted();
     assert_eq!(accepted.online_frames, accepted.total_frames);
     assert_eq!(count, before + accepted.total_frames);
-    for number in 0..GIB >> 12 {
+    for number in 0..MEMORY_END / PAGE_BYTES {
         let expected = u8::from(unaccepted(number) && !reserved(number));
         assert_eq!(platform.times(number), expected, "frame {number:#x}");
     }
@@ -216,7 +222,7 @@ fn what_is_accepted_is_known_to_be_zero() {
     assert_eq!(now.free_frames, before.free_frames + accepted.online_frames);
     // All but pages of huge frames that were split before, of which nothing is known.
     assert!(now.zero.frames > 0 && now.zero.frames <= accepted.online_frames);
-    assert!(now.zero.frames >= accepted.online_frames - 4 * 512);
+    assert!(now.zero.frames >= accepted.online_frames - 4 * HUGE_FRAMES);
     frames.validate().unwrap();
 }
 
@@ -284,7 +290,7 @@ fn a_request_accepts_only_what_it_may_have() {
         let platform = Guest::new(None);
         let (frames, Kernel { acceptance, .. }) = accepting(&guest(), platform);
         let frame = frames.allocate(request).unwrap();
-        assert!(frame.addr().get() > 192 * MIB);
+        assert!(frame.addr().get() > 192 * UNIT);
         // The first chunk is what is left of one; the second is whole.
         assert_eq!(platform.calls.load(Ordering::Relaxed), 2);
         (frames, acceptance)
@@ -301,10 +307,10 @@ fn a_request_accepts_only_what_it_may_have() {
 #[cfg_attr(miri, ignore = "allocates every frame of two nodes")]
 fn memory_is_accepted_before_other_nodes_are_used_and_caches_drained() {
     let mut machine = Machine::new(&[
-        (0, range(16 * MIB, 24 * MIB)),
-        (0, range(24 * MIB, 64 * MIB)),
-        (1, range(64 * MIB, 96 * MIB)),
-        (1, range(96 * MIB, 128 * MIB)),
+        (0, range(16 * UNIT, 24 * UNIT)),
+        (0, range(24 * UNIT, 64 * UNIT)),
+        (1, range(64 * UNIT, 96 * UNIT)),
+        (1, range(96 * UNIT, 128 * UNIT)),
     ]);
     machine.memory[1].2 = EarlyFlags::UNACCEPTED;
     machine.memory[3].2 = EarlyFlags::UNACCEPTED;
@@ -314,9 +320,9 @@ fn memory_is_accepted_before_other_nodes_are_used_and_caches_drained() {
     let held = cpu.allocate(Request::new(Order::PAGE)).unwrap();
     assert!(cpu.cached_frames() > 0, "nothing to be drained");
 
-    let on_node_1 = |frame: Frame| frame.addr().get() >= 64 * MIB;
+    let on_node_1 = |frame: Frame| frame.addr().get() >= 64 * UNIT;
     let accepted = |from: u64, to: u64| {
-        let frames = (from * MIB) >> 12..(to * MIB) >> 12;
+        let frames = (from * UNIT) / PAGE_BYTES..(to * UNIT) / PAGE_BYTES;
         frames
             .map(|number| u64::from(platform.times(number)))
             .sum::<u64>()
@@ -332,15 +338,15 @@ fn memory_is_accepted_before_other_nodes_are_used_and_caches_drained() {
             );
         } else {
             // Free memory there before unaccepted memory.
-            assert_eq!(accepted(24, 64), (40 * MIB) >> 12);
-            assert!(remote >= (30 * MIB) >> 12 || accepted(96, 128) == 0);
+            assert_eq!(accepted(24, 64), 40 * UNIT / PAGE_BYTES);
+            assert!(remote >= 30 * UNIT / PAGE_BYTES || accepted(96, 128) == 0);
             remote += 1;
         }
         // Before memory of other nodes is accepted.
         let drained = kernel.drains.load(Ordering::Relaxed) > 0;
         assert_eq!(drained, accepted(96, 128) > 0);
     }
-    assert_eq!(accepted(96, 128), (32 * MIB) >> 12);
+    assert_eq!(accepted(96, 128), 32 * UNIT / PAGE_BYTES);
     cpu.free(held, Order::PAGE).unwrap();
 }
 
@@ -348,9 +354,9 @@ fn memory_is_accepted_before_other_nodes_are_used_and_caches_drained() {
 #[cfg_attr(miri, ignore = "allocates every frame of a node")]
 fn a_row_by_a_cpu_is_of_memory_that_is_accepted_near_before_it_is_of_another_node() {
     let mut machine = Machine::new(&[
-        (0, range(16 * MIB, 24 * MIB)),
-        (0, range(24 * MIB, 64 * MIB)),
-        (1, range(64 * MIB, 128 * MIB)),
+        (0, range(16 * UNIT, 24 * UNIT)),
+        (0, range(24 * UNIT, 64 * UNIT)),
+        (1, range(64 * UNIT, 128 * UNIT)),
     ]);
     machine.memory[1].2 = EarlyFlags::UNACCEPTED;
     let (frames, _) = accepting(&machine, Guest::new(None));
@@ -359,23 +365,26 @@ fn a_row_by_a_cpu_is_of_memory_that_is_accepted_near_before_it_is_of_another_nod
     let mut is_near = true;
     let mut near = 0;
     while let Ok(row) = row() {
-        is_near &= row.start().addr().get() < 64 * MIB;
+        is_near &= row.start().addr().get() < 64 * UNIT;
         near += u64::from(is_near);
     }
-    assert!(!is_near && near > (40 * MIB) / 4096 / 4, "{near} rows of 3");
+    assert!(
+        !is_near && near > 40 * UNIT / PAGE_BYTES / 4,
+        "{near} rows of 3"
+    );
 }
 
 #[test]
 fn refused_memory_stays_unavailable() {
-    let bad = Frame::new((150 * MIB) >> 12);
+    let bad = Frame::new(150 * UNIT / PAGE_BYTES);
     let (frames, Kernel { acceptance, .. }) = accepting(&guest(), Guest::new(Some(bad)));
     acceptance.accept_all(frames, NodeId(0));
     let accepted = acceptance.accepted();
-    assert_eq!(accepted.refused_frames, 512);
-    assert_eq!(accepted.online_frames + 512, accepted.total_frames);
+    assert_eq!(accepted.refused_frames, HUGE_FRAMES);
+    assert_eq!(accepted.online_frames + HUGE_FRAMES, accepted.total_frames);
     assert_eq!(frames.is_allocated(bad), Some(true));
     assert_eq!(
-        frames.is_allocated(Frame::new(bad.get() + 512)),
+        frames.is_allocated(Frame::new(bad.get() + HUGE_FRAMES)),
         Some(false)
     );
 }
@@ -407,7 +416,7 @@ fn a_platform_that_accepts_nothing_leaves_all_unavailable() {
     assert_eq!(accepted.refused_frames, accepted.total_frames);
     assert_eq!(frames.statistics(), before);
     // SAFETY: it accepts nothing.
-    let error = unsafe { Plain.accept(range(0, 4096)) }.unwrap_err();
+    let error = unsafe { Plain.accept(range(0, PAGE_BYTES)) }.unwrap_err();
     assert!(error.to_string().contains("can't accept"), "{error}");
 }
 
@@ -423,8 +432,8 @@ fn memory_of_other_kinds_is_left_alone() {
         let platform = Guest::new(None);
         let (frames, Kernel { acceptance, .. }) = accepting(&machine, platform);
         acceptance.accept_all(frames, NodeId(1));
-        let border = (192 * MIB + 0x5000) >> 12;
-        for number in (128 * MIB) >> 12..(256 * MIB) >> 12 {
+        let border = (192 * UNIT + 5 * PAGE_BYTES) / PAGE_BYTES;
+        for number in 128 * UNIT / PAGE_BYTES..MEMORY_END / PAGE_BYTES {
             let expected = u8::from(number < border && !reserved(number));
             assert_eq!(platform.times(number), expected, "frame {number:#x}");
         }
@@ -475,21 +484,21 @@ fn a_chunk_whose_acceptance_panics_stays_unavailable() {
     let none = frames.allocate(request);
     assert!(matches!(none, Err(AllocError::OutOfMemory { .. })));
     let accepted = acceptance.accepted();
-    assert_eq!(accepted.online_frames + 512, accepted.total_frames);
-    let unavailable: Vec<_> = ((128 * MIB) >> 12..(256 * MIB) >> 12)
+    assert_eq!(accepted.online_frames + HUGE_FRAMES, accepted.total_frames);
+    let unavailable: Vec<_> = (128 * UNIT / PAGE_BYTES..MEMORY_END / PAGE_BYTES)
         .filter(|&number| !reserved(number) && platform.0.times(number) == 0)
         .collect();
-    assert_eq!(unavailable.len(), 512);
+    assert_eq!(unavailable.len() as u64, HUGE_FRAMES);
     let is_unavailable = |&number: &u64| frames.is_allocated(Frame::new(number)) == Some(true);
     assert!(unavailable.iter().all(is_unavailable));
 }
 /// A CPU of node 3 gets what is near to it, also once all nodes are exhausted.
 #[test]
 fn near_memory_is_accepted_before_far() {
-    let of = |node: u64| (16 + 16 * node) * MIB;
+    let of = |node: u64| (16 + 16 * node) * UNIT;
     let mut machine = Machine::new(&[]);
     for (node, start) in (0..4).map(|node| (node, of(node.into()))) {
-        let (ready, rest) = (start + 8 * MIB, start + 16 * MIB);
+        let (ready, rest) = (start + 8 * UNIT, start + 16 * UNIT);
         let parts = [
             (start, ready, EarlyFlags::NONE),
             (ready, rest, EarlyFlags::UNACCEPTED),
@@ -511,7 +520,7 @@ fn near_memory_is_accepted_before_far() {
     let mut accepted = Vec::new();
     while cpu.allocate(Request::new(Order::HUGE)).is_ok() {
         for node in near.iter().copied() {
-            let mut frames = of(node.into()) >> 12..of(u64::from(node) + 1) >> 12;
+            let mut frames = of(node.into()) / PAGE_BYTES..of(u64::from(node) + 1) / PAGE_BYTES;
             if !accepted.contains(&node) && frames.any(|frame| platform.times(frame) > 0) {
                 accepted.push(node);
             }

@@ -5,17 +5,18 @@ use crate::kit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use firstlight::addr::{Frame, Order, PhysRange};
+use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
 use firstlight::blocks::{Block, BlockId, BlockMemory, BlockSize, BlockState, Blocks, SizePolicy};
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::{ExtentKind, LayoutPolicy};
 use firstlight::node::ZoneKind;
-use kit::{GIB, MIB, Machine, built, layout_with_windows, range};
+use kit::{
+    GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, built, layout_with_windows, range,
+};
 use proptest::prelude::*;
 
-const HUGE: u64 = 2 * MIB;
 /// Memory of the start ends with half a huge frame.
-const MEMORY: (u64, u64) = (3 * GIB, 5 * GIB + 129 * MIB);
+const MEMORY: (u64, u64) = (3 * GIB, 5 * GIB + 128 * MIB + HUGE_BYTES / 2);
 /// Each is in the middle of the largest blocks; the last two touch, on different nodes.
 const WINDOWS: [(u32, u64, u64); 3] = [
     (0, 6 * GIB + 64 * MIB, 8 * GIB),
@@ -68,7 +69,7 @@ impl Model {
         let taken = extents.filter(|extent| extent.kind != ExtentKind::Usable);
         let huges = taken.flat_map(|extent| {
             let (first, last) = (extent.frames.start().get(), extent.frames.end().get() - 1);
-            first / 512..=last / 512
+            first / HUGE_FRAMES..=last / HUGE_FRAMES
         });
         Self {
             start_offline: BTreeSet::new(),
@@ -81,9 +82,9 @@ impl Model {
 
     /// Node, zone and state of a huge frame that has memory, and how many frames.
     fn huge(&self, huge: u64) -> Option<(u16, ZoneKind, bool, u64)> {
-        let at = huge * HUGE;
+        let at = huge * HUGE_BYTES;
         if (MEMORY.0..MEMORY.1).contains(&at) {
-            let frames = HUGE.min(MEMORY.1 - at) / 4096;
+            let frames = HUGE_BYTES.min(MEMORY.1 - at) / PAGE_BYTES;
             let zone = if at < 4 * GIB {
                 ZoneKind::Dma32
             } else {
@@ -99,11 +100,11 @@ impl Model {
         let is_offline = *self.came.get(&huge)?;
         let mut windows = (0..).zip(WINDOWS);
         let (node, _) = windows.find(|(_, (_, start, end))| (*start..*end).contains(&at))?;
-        Some((node, zone, is_offline, 512))
+        Some((node, zone, is_offline, HUGE_FRAMES))
     }
 
     fn block(&self, size: BlockSize, id: u64) -> Option<Facts> {
-        let huges = size.bytes() / HUGE;
+        let huges = size.bytes() / HUGE_BYTES;
         let all = id * huges..(id + 1) * huges;
         let there: Vec<_> = all.clone().filter_map(|huge| self.huge(huge)).collect();
         let (_, zone, ..) = *there.first()?;
@@ -183,13 +184,18 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let block = 128 * MIB / HUGE_BYTES;
     // A place anywhere, the size of a few huge frames, of a block, or of a giant frame.
-    let huges = (MEMORY.0 / HUGE..12 * GIB / HUGE, 0..4_u8, 1..70_u64);
-    let range = huges.prop_map(|(at, kind, some)| match kind {
+    let huges = (
+        MEMORY.0 / HUGE_BYTES..12 * GIB / HUGE_BYTES,
+        0..4_u8,
+        1..70_u64,
+    );
+    let range = huges.prop_map(move |(at, kind, some)| match kind {
         0 => (at, some),
-        1 => (at / 64 * 64, 64),
-        2 => (at / 64 * 64, 64 * (1 + some / 4)),
-        _ => (at / 512 * 512, 512),
+        1 => (at / block * block, block),
+        2 => (at / block * block, block * (1 + some / 4)),
+        _ => (at / GIANT_HUGES * GIANT_HUGES, GIANT_HUGES),
     });
     let step =
         (0..10_u8, range, any::<bool>()).prop_map(|(kind, (at, count), movable)| match kind {
@@ -203,11 +209,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn bytes(at: u64, count: u64) -> PhysRange {
-    range(at * HUGE, (at + count) * HUGE)
+    range(at * HUGE_BYTES, (at + count) * HUGE_BYTES)
 }
 
 fn apply(frames: &Frames<'_>, model: &mut Model, step: Step) {
-    let is_start = |huge: u64| huge * HUGE < MEMORY.1;
+    let is_start = |huge: u64| huge * HUGE_BYTES < MEMORY.1;
     match step {
         Step::Add(at, count) => {
             if frames.add(bytes(at, count)).is_ok() {
@@ -251,11 +257,11 @@ fn apply(frames: &Frames<'_>, model: &mut Model, step: Step) {
                 request
             };
             if let Ok(page) = frames.allocate(request) {
-                model.movable.insert(page.get() / 512);
+                model.movable.insert(page.get() / HUGE_FRAMES);
             }
         }
         Step::Page(at, false) => {
-            let page = Frame::new(at * 512 + 7);
+            let page = Frame::new(at * HUGE_FRAMES + 7);
             if !model.movable.contains(&at)
                 && frames.allocate_range(kit::block(page, Order::PAGE)).is_ok()
             {
@@ -287,7 +293,7 @@ proptest! {
 fn an_allocator_shows_the_blocks_of_its_layout() {
     let ranges = [
         (0, MIB, 3 * GIB),
-        (0, 4 * GIB, 6 * GIB + 37 * 4096),
+        (0, 4 * GIB, 6 * GIB + 37 * PAGE_BYTES),
         (1, 7 * GIB, 9 * GIB),
     ];
     let memory = ranges.map(|(node, start, end)| (node, range(start, end)));
@@ -308,11 +314,14 @@ fn an_allocator_shows_the_blocks_of_its_layout() {
 /// Memory that comes range by range, to an allocator without a layout.
 #[test]
 fn an_allocator_without_a_layout_shows_what_was_added() {
-    let frames = kit::added(GIB + 4096);
+    let frames = kit::added(GIB + PAGE_BYTES);
     let blocks = Blocks::new(&frames, BlockSize::SMALLEST);
     assert_eq!((blocks.count(), blocks.runs().count()), (9, 1));
     let ends = [32, 40].map(|id| blocks.get(BlockId(id)).unwrap());
-    assert_eq!(ends.map(|block| block.present_frames()), [32768, 1]);
+    assert_eq!(
+        ends.map(|block| block.present_frames()),
+        [128 * MIB / PAGE_BYTES, 1]
+    );
     assert_eq!(ends.map(|block| block.is_removable()), [true, false]);
     assert!(blocks.get(BlockId(31)).is_none() && blocks.get(BlockId(41)).is_none());
 }

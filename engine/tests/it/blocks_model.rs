@@ -4,7 +4,7 @@ use crate::kit;
 
 use std::collections::BTreeSet;
 
-use firstlight::addr::{Frame, FrameRange};
+use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::blocks::{
     Added, Block, BlockId, BlockMemory, BlockSize, BlockState, Blocks, ValidZones, WithAdded,
 };
@@ -134,7 +134,7 @@ fn check<M: BlockMemory>(view: &Blocks<M>, layout: &Layout<'_>, added: &[Added])
 
 fn machine() -> impl Strategy<Value = Machine> {
     // Mostly in steps of 64 MiB, sometimes of a page.
-    let length = prop_oneof![4 => (1..40u64).prop_map(|units| units * 64 * MIB), 1 => (1..3000u64).prop_map(|pages| pages << 12)];
+    let length = prop_oneof![4 => (1..40u64).prop_map(|units| units * 64 * MIB), 1 => (1..3000u64).prop_map(|pages| pages * PAGE_BYTES)];
     let row = (
         prop_oneof![2 => Just(0), 1 => length.clone()],
         length.clone(),
@@ -209,7 +209,7 @@ proptest! {
 fn added_memory_must_not_meet_what_is_there() {
     let layout = Machine::new(&[(0, range(MIB, GIB))]).layout();
     let one = |start: u64, end: u64| Added {
-        frames: FrameRange::new(start >> 12, end >> 12).unwrap(),
+        frames: FrameRange::new(start / PAGE_BYTES, end / PAGE_BYTES).unwrap(),
         node: NodeId(0),
         zone: ZoneKind::Normal,
         state: BlockState::Online,
@@ -249,7 +249,7 @@ fn two_tib_are_few_runs_at_any_size() {
     let blocks = Blocks::new(&holes, BlockSize::SMALLEST);
     assert_eq!(blocks.count(), 16_288);
     assert_eq!(blocks.iter().count(), 16_288);
-    let last = blocks.of(Frame::new(((2048 * GIB) >> 12) - 1)).unwrap();
+    let last = blocks.of(Frame::new(2048 * GIB / PAGE_BYTES - 1)).unwrap();
     assert_eq!(
         (last.id(), last.zones()),
         (BlockId(16_383), ValidZones::One(ZoneKind::Normal))

@@ -6,10 +6,11 @@ use crate::kit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{AllocError, Content, Cursor, Exhausted, Frames, Hooks, Request};
 use firstlight::node::{NodeId, NodeMask, ZoneKind};
-use kit::{GIB, MIB, Machine, added, huge, page, range};
+use kit::{GIANT_BYTES, GIANT_FRAMES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, Machine};
+use kit::{above_huge, added, below_giant, huge, page, range};
 
 fn order(order: u8) -> Order {
     Order::new(order).unwrap()
@@ -52,14 +53,17 @@ fn zeros_of_lower_zones_and_other_nodes_are_found() {
         (1, range(8 * GIB, 10 * GIB)),
     ];
     let frames = Machine::new(&memory).frames();
-    let (low, far) = (Frame::new(GIB / 4096), Frame::new(9 * GIB / 4096));
+    let (low, far) = (
+        Frame::new(GIB / PAGE_BYTES),
+        Frame::new(9 * GIB / PAGE_BYTES),
+    );
     make_zero(&frames, low, Order::HUGE);
     make_zero(&frames, far, Order::HUGE);
     let request = huge().zeroed().on(NodeId(0));
     // Not where the request may not have it.
     not_zeroed(frames.allocate(request.only_zone(ZoneKind::Normal).only_on(NodeId(0))));
     not_zeroed(frames.allocate(request.only_zone(ZoneKind::Dma)));
-    assert_eq!(known(&frames)[..2], [1024, 2]);
+    assert_eq!(known(&frames)[..2], [2 * HUGE_FRAMES, 2]);
     // The zone below of the node itself first, then the other node.
     assert_eq!(frames.allocate(request), Ok(low));
     not_zeroed(frames.allocate(request.only_on(NodeId(0))));
@@ -68,7 +72,7 @@ fn zeros_of_lower_zones_and_other_nodes_are_found() {
     assert_eq!(error, AllocError::NotZeroed { request });
     // What serves them is counted where it lies.
     let hits = [0, 1].map(|node| kit::zeroed_frames(&frames, NodeId(node)).hit);
-    assert_eq!((hits, known(&frames)[0]), ([512, 512], 0));
+    assert_eq!((hits, known(&frames)[0]), ([HUGE_FRAMES, HUGE_FRAMES], 0));
 }
 
 /// A search for zeros to be had at once looks at a few giant frames; one that has no other way
@@ -76,8 +80,8 @@ fn zeros_of_lower_zones_and_other_nodes_are_found() {
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn zeros_are_found_however_far_they_are() {
-    let frames = added(200 * GIB);
-    let giant = |number: u64| Frame::new((4 + number) << 18);
+    let frames = added(200 * GIANT_BYTES);
+    let giant = |number: u64| Frame::new((4 + number) * GIANT_FRAMES);
     // Split giant frames of which all is free but a page, on the way.
     let mut held = Vec::new();
     for number in (0..196).step_by(20) {
@@ -86,11 +90,14 @@ fn zeros_are_found_however_far_they_are() {
             .unwrap();
         held.push(giant(number));
     }
-    let inside = Frame::new(giant(150).get() + 5 * 512);
+    let inside = Frame::new(giant(150).get() + 5 * HUGE_FRAMES);
     for (block, order_of) in [
-        (giant(199), order(18)),
-        (Frame::new(giant(120).get() + (1 << 17)), order(15)),
-        (inside, order(9)),
+        (giant(199), Order::GIANT),
+        (
+            Frame::new(giant(120).get() + GIANT_FRAMES / 2),
+            below_giant(3),
+        ),
+        (inside, Order::HUGE),
     ] {
         make_zero(&frames, block, order_of);
         let request = Request::new(order_of).zeroed();
@@ -105,23 +112,23 @@ fn zeros_are_found_however_far_they_are() {
         .unwrap();
     let row = frames.allocate_frames(300, 4, page().zeroed()).unwrap();
     assert_eq!(row.start(), inside);
-    let row = frames.allocate_frames(212, 1, page().zeroed());
+    let row = frames.allocate_frames(HUGE_FRAMES - 300, 1, page().zeroed());
     assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
     assert_eq!(known(&frames)[0], 0);
 }
 
-/// From 64 MiB a CPU on it keeps a huge frame; below that each page breaks up one.
+/// From 32 huge frames (64 MiB) a CPU on it keeps one; below that each page breaks up one.
 #[test]
 fn zero_pages_are_cut_by_each_cpu_that_caches_huge_frames() {
-    for (bytes, expected) in [(64 * MIB, 3 * 512), (62 * MIB, 3)] {
-        let frames = kit::with_cpus(added(bytes), 1);
+    for (huges, expected) in [(32, 3 * HUGE_FRAMES), (31, 3)] {
+        let frames = kit::with_cpus(added(huges * HUGE_BYTES), 1);
         for huge in 0..3 {
-            let start = Frame::new((4 << 18) + huge * 512);
+            let start = Frame::new(4 * GIANT_FRAMES + huge * HUGE_FRAMES);
             make_zero(&frames, start, Order::HUGE);
         }
         let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
         let pages = (0..).take_while(|_| cpu.allocate(page().zeroed()).is_ok());
-        assert_eq!(pages.count(), expected, "{bytes}");
+        assert_eq!(pages.count() as u64, expected, "{huges}");
     }
 }
 
@@ -129,19 +136,19 @@ fn zero_pages_are_cut_by_each_cpu_that_caches_huge_frames() {
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn a_cpu_finds_all_zero_pages_of_a_kernel_that_zeroes_nothing() {
-    let frames = kit::with_cpus(added(3 * GIB), 1);
+    let frames = kit::with_cpus(added(3 * GIANT_BYTES), 1);
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     // Its lists are full of pages that may hold anything.
     let some = cpu.allocate(page()).unwrap();
     cpu.free(some, Order::PAGE).unwrap();
-    let block = Frame::new((6 << 18) + 512);
+    let block = Frame::new(6 * GIANT_FRAMES + HUGE_FRAMES);
     frames
-        .allocate_range(kit::block(Frame::new(6 << 18), Order::PAGE))
+        .allocate_range(kit::block(Frame::new(6 * GIANT_FRAMES), Order::PAGE))
         .unwrap();
     make_zero(&frames, block, Order::HUGE);
     // Also those of a request among some nodes.
     let here = NodeMask::of_bits(0b1).unwrap();
-    for number in 0..512 {
+    for number in 0..HUGE_FRAMES {
         let request = page().zeroed();
         let request = if number % 2 == 0 {
             request
@@ -149,13 +156,13 @@ fn a_cpu_finds_all_zero_pages_of_a_kernel_that_zeroes_nothing() {
             request.among(here)
         };
         let page = cpu.allocate(request).unwrap();
-        assert_eq!(page.get() >> 9, block.get() >> 9);
+        assert_eq!(page.get() / HUGE_FRAMES, block.get() / HUGE_FRAMES);
     }
     not_zeroed(cpu.allocate(page().zeroed()));
     for huge in 0..3 {
         make_zero(
             &frames,
-            Frame::new((4 << 18) + (100 + huge) * 512),
+            Frame::new(4 * GIANT_FRAMES + (10 + huge) * HUGE_FRAMES),
             Order::HUGE,
         );
     }
@@ -174,10 +181,11 @@ fn a_cpu_finds_all_zero_pages_of_a_kernel_that_zeroes_nothing() {
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn what_a_request_gives_back_is_known_as_before() {
-    let frames = added(GIB);
+    let frames = added(GIANT_BYTES);
     let mut cursor = Cursor::new(NodeId(0));
     // Every other huge frame may hold anything.
-    for number in 0..100 {
+    let each = (GIANT_HUGES / 8).min(25);
+    for number in 0..4 * each as usize {
         let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
         let content = [
             Content::Zero,
@@ -188,14 +196,17 @@ fn what_a_request_gives_back_is_known_as_before() {
         block.unwrap().back(content[number % 4]).unwrap();
     }
     let before = known(&frames);
-    assert_eq!(before, [25 * 512, 25, 0, 25 * 512, 25]);
+    assert_eq!(
+        before,
+        [each * HUGE_FRAMES, each, 0, each * HUGE_FRAMES, each]
+    );
     for promised in [false, true] {
         frames.set_reported_is_zero(promised);
-        for order_of in [10, 12, 18] {
-            not_zeroed(frames.allocate(Request::new(order(order_of)).zeroed()));
+        for order_of in [above_huge(1), above_huge(3), Order::GIANT] {
+            not_zeroed(frames.allocate(Request::new(order_of).zeroed()));
             assert_eq!(known(&frames), before, "{order_of}");
         }
-        let row = frames.allocate_frames(3000, 1, page().zeroed());
+        let row = frames.allocate_frames(6 * HUGE_FRAMES - 72, 1, page().zeroed());
         assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
         assert_eq!(known(&frames), before);
     }
@@ -251,25 +262,27 @@ impl Hooks for Kernel {
 #[test]
 fn what_was_zeroed_before_the_kernel_refused_is_known() {
     let kernel: &'static Kernel = Box::leak(Box::default());
-    let frames = added(8 * MIB).with_hooks(kernel);
-    kernel.left.store(700, Ordering::Relaxed);
+    let frames = added(4 * HUGE_BYTES).with_hooks(kernel);
+    kernel.left.store(HUGE_FRAMES + 188, Ordering::Relaxed);
     // Zero, unknown, zero, unknown: the second unknown part is refused.
-    let first = 4u64 << 18;
+    let first = 4 * GIANT_FRAMES;
     for huge in [0, 2] {
-        make_zero(&frames, Frame::new(first + huge * 512), Order::HUGE);
+        make_zero(&frames, Frame::new(first + huge * HUGE_FRAMES), Order::HUGE);
     }
-    not_zeroed(frames.allocate(Request::new(order(11)).zeroed()));
+    not_zeroed(frames.allocate(Request::new(above_huge(2)).zeroed()));
     // There is memory: nothing is reclaimed for want of zeros.
     assert_eq!(kernel.reclaims.load(Ordering::Relaxed), 0);
     assert_eq!(kernel.left.load(Ordering::Relaxed), 188);
-    assert_eq!(known(&frames)[0], 3 * 512);
+    assert_eq!(known(&frames)[0], 3 * HUGE_FRAMES);
     let seen = kit::zeroed_frames(&frames, NodeId(0));
-    assert_eq!((seen.served(), seen.made), (0, 3 * 512));
+    assert_eq!((seen.served(), seen.made), (0, 3 * HUGE_FRAMES));
     // Once all is zeroed the same request is served.
-    kernel.left.store(512, Ordering::Relaxed);
-    frames.allocate(Request::new(order(11)).zeroed()).unwrap();
+    kernel.left.store(HUGE_FRAMES, Ordering::Relaxed);
+    frames
+        .allocate(Request::new(above_huge(2)).zeroed())
+        .unwrap();
     let seen = kit::zeroed_frames(&frames, NodeId(0));
-    assert_eq!((seen.hit, seen.missed), (3 * 512, 512));
+    assert_eq!((seen.hit, seen.missed), (3 * HUGE_FRAMES, HUGE_FRAMES));
 }
 
 /// A row that is not taken after all, because another CPU was faster, is no hit, and what was zeroed
@@ -277,34 +290,41 @@ fn what_was_zeroed_before_the_kernel_refused_is_known() {
 #[test]
 fn of_a_row_that_is_not_taken_nothing_is_wasted() {
     let kernel: &'static Kernel = Box::leak(Box::default());
-    let frames: &'static Frames<'_> = Box::leak(Box::new(added(8 * MIB).with_hooks(kernel)));
+    let frames: &'static Frames<'_> = Box::leak(Box::new(added(4 * HUGE_BYTES).with_hooks(kernel)));
     assert!(kernel.frames.set(frames).is_ok());
     kernel.left.store(u64::MAX, Ordering::Relaxed);
-    let first = 4u64 << 18;
+    let first = 4 * GIANT_FRAMES;
     make_zero(frames, Frame::new(first), Order::HUGE);
     let before = kit::zeroed_frames(frames, NodeId(0));
     // Of two huge frames one is zeroed; then the third is not all free any more.
-    kernel.to_take.store(first + 1300, Ordering::Relaxed);
-    let row = frames.allocate_frames(1536, 1, page().zeroed());
+    kernel
+        .to_take
+        .store(first + 2 * HUGE_FRAMES + 276, Ordering::Relaxed);
+    let row = frames.allocate_frames(3 * HUGE_FRAMES, 1, page().zeroed());
     assert!(
         matches!(row, Err(AllocError::OutOfMemory { .. })),
         "{row:?}"
     );
     let seen = kit::zeroed_frames(frames, NodeId(0));
-    assert_eq!((seen.served(), seen.made - before.made), (0, 512));
-    assert_eq!(known(frames)[0], 1024);
-    let row = frames.allocate_frames(1024, 1, page().zeroed()).unwrap();
+    assert_eq!((seen.served(), seen.made - before.made), (0, HUGE_FRAMES));
+    assert_eq!(known(frames)[0], 2 * HUGE_FRAMES);
+    let row = frames
+        .allocate_frames(2 * HUGE_FRAMES, 1, page().zeroed())
+        .unwrap();
     assert_eq!(row.start(), Frame::new(first));
     let seen = kit::zeroed_frames(frames, NodeId(0));
-    assert_eq!((seen.hit, seen.missed, known(frames)[0]), (1024, 0, 0));
+    assert_eq!(
+        (seen.hit, seen.missed, known(frames)[0]),
+        (2 * HUGE_FRAMES, 0, 0)
+    );
 }
 
 /// A row ends in a huge frame that the host has, of which the kernel writes a part before it refuses.
 #[test]
 fn what_was_written_to_is_reported_no_more() {
     let kernel: &'static Kernel = Box::leak(Box::default());
-    let frames = added(4 * MIB).with_hooks(kernel);
-    let first = Frame::new(4 << 18);
+    let frames = added(2 * HUGE_BYTES).with_hooks(kernel);
+    let first = Frame::new(4 * GIANT_FRAMES);
     frames
         .allocate_range(kit::block(first, Order::HUGE))
         .unwrap();
@@ -312,20 +332,20 @@ fn what_was_written_to_is_reported_no_more() {
     let second = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 2048);
     second.unwrap().back(Content::Reported).unwrap();
     frames.free(first, Order::HUGE).unwrap();
-    assert_eq!(known(&frames)[3..], [512, 1]);
-    kernel.left.store(512 + 64, Ordering::Relaxed);
-    let row = frames.allocate_frames(600, 1, page().zeroed());
+    assert_eq!(known(&frames)[3..], [HUGE_FRAMES, 1]);
+    kernel.left.store(HUGE_FRAMES + 64, Ordering::Relaxed);
+    let row = frames.allocate_frames(HUGE_FRAMES + 88, 1, page().zeroed());
     assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
-    assert_eq!(known(&frames), [512, 1, 0, 0, 0]);
-    assert_eq!(frames.statistics().free_frames, 1024);
+    assert_eq!(known(&frames), [HUGE_FRAMES, 1, 0, 0, 0]);
+    assert_eq!(frames.statistics().free_frames, 2 * HUGE_FRAMES);
 }
 
 /// What is not zero after all is known as such no more, and found by no request again.
 #[test]
 fn what_a_kernel_finds_not_to_be_zero_is_forgotten() {
     let kernel: &'static Kernel = Box::leak(Box::default());
-    let frames = added(8 * MIB).with_hooks(kernel);
-    make_zero(&frames, Frame::new(4 << 18), Order::HUGE);
+    let frames = added(4 * HUGE_BYTES).with_hooks(kernel);
+    make_zero(&frames, Frame::new(4 * GIANT_FRAMES), Order::HUGE);
     kernel.lies.store(1, Ordering::Relaxed);
     not_zeroed(frames.allocate(huge().zeroed()));
     kernel.lies.store(0, Ordering::Relaxed);
@@ -343,7 +363,7 @@ fn zeros_come_from_the_nodes_of_a_mask() {
         )
     });
     let frames = Machine::new(&memory).frames();
-    let start = |node: u64| Frame::new((4 + node) * GIB / 4096);
+    let start = |node: u64| Frame::new((4 + node) * GIB / PAGE_BYTES);
     for node in [0, 2] {
         make_zero(&frames, start(node), Order::HUGE);
     }

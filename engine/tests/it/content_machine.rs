@@ -5,10 +5,11 @@ use crate::kit;
 
 use std::sync::Mutex;
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, Uninitialised, added, huge, page, range};
+use kit::{GIANT_BYTES, GIANT_FRAMES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB};
+use kit::{Machine, Uninitialised, above_huge, added, huge, page, range};
 
 /// A kernel that zeroes, and lists what.
 #[derive(Default)]
@@ -36,7 +37,7 @@ impl Kernel {
 }
 
 fn machine() -> Frames<'static> {
-    added(2 * GIB)
+    added(2 * GIANT_BYTES)
 }
 
 fn zero_frames(frames: &Frames<'_>) -> u64 {
@@ -45,7 +46,7 @@ fn zero_frames(frames: &Frames<'_>) -> u64 {
 }
 
 /// Lets a worker zero all that is free and unknown, a huge frame at a time.
-fn zero_all(frames: &Frames<'_>, most: usize) -> usize {
+fn zero_all(frames: &Frames<'_>, most: u64) -> u64 {
     let mut cursor = Cursor::new(NodeId(0));
     let mut count = 0;
     while count < most && cursor.rounds() == 0 {
@@ -65,17 +66,17 @@ fn a_huge_frame_freed_as_zero_serves_a_request_for_zeros_once() {
     frames
         .free_frames_with(kit::block(start, Order::HUGE), Content::Zero)
         .unwrap();
-    assert_eq!(zero_frames(&frames), 512);
+    assert_eq!(zero_frames(&frames), HUGE_FRAMES);
     // Others leave it alone.
     let other = frames.allocate(huge()).unwrap();
     let other_page = frames.allocate(page()).unwrap();
-    assert_eq!(zero_frames(&frames), 512);
+    assert_eq!(zero_frames(&frames), HUGE_FRAMES);
     assert_eq!(frames.allocate(huge().zeroed()), Ok(start));
     assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
     frames.free(start, Order::HUGE).unwrap();
     assert_eq!(zero_frames(&frames), 0);
     let zeroed = frames.allocate(huge().zeroed()).unwrap();
-    assert_eq!(kernel.frames(), 512);
+    assert_eq!(kernel.frames(), HUGE_FRAMES);
     for block in [zeroed, other] {
         frames.free(block, Order::HUGE).unwrap();
     }
@@ -92,7 +93,7 @@ fn a_kernel_that_zeroes_nothing_gets_what_is_known_or_an_error() {
         frames.allocate(request),
         Err(AllocError::NotZeroed { request })
     );
-    let row = frames.allocate_frames(700, 1, page().zeroed());
+    let row = frames.allocate_frames(HUGE_FRAMES + 188, 1, page().zeroed());
     assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
     assert_eq!(frames.statistics().free_frames, before.free_frames);
     assert_eq!(zero_all(&frames, 3), 3);
@@ -109,32 +110,44 @@ fn a_kernel_that_zeroes_nothing_gets_what_is_known_or_an_error() {
 fn giants_keep_what_is_known_of_their_parts() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);
-    assert_eq!(zero_all(&frames, 512 + 100), 612);
+    // All of one giant frame, and a fifth of the other.
+    let more = GIANT_HUGES / 5;
+    let huges = GIANT_HUGES + more;
+    assert_eq!(zero_all(&frames, huges), huges);
     let known = frames.statistics();
     assert_eq!((known.free_giants, known.zero.giants), (2, 1));
-    assert_eq!((known.zero.huges, known.zero.frames), (612, 612 * 512));
+    assert_eq!(
+        (known.zero.huges, known.zero.frames),
+        (huges, huges * HUGE_FRAMES)
+    );
     // One that is known first, then the other one: what of it is not known is zeroed.
     let giant = Request::new(Order::GIANT).zeroed();
     let first = frames.allocate(giant).unwrap();
-    assert_eq!((first, kernel.frames()), (Frame::new(4 << 18), 0));
+    assert_eq!((first, kernel.frames()), (Frame::new(4 * GIANT_FRAMES), 0));
     let second = frames.allocate(giant).unwrap();
-    assert_eq!((second, kernel.frames()), (Frame::new(5 << 18), 412 * 512));
+    assert_eq!(
+        (second, kernel.frames()),
+        (
+            Frame::new(5 * GIANT_FRAMES),
+            (GIANT_HUGES - more) * HUGE_FRAMES
+        )
+    );
     // What lies below is stale: nothing of it counts.
     frames.free(first, Order::GIANT).unwrap();
     assert_eq!(zero_frames(&frames), 0);
     frames.allocate(huge().zeroed()).unwrap();
-    assert_eq!(kernel.frames(), 512);
+    assert_eq!(kernel.frames(), HUGE_FRAMES);
     frames
         .free_frames_with(kit::block(second, Order::GIANT), Content::Zero)
         .unwrap();
-    assert_eq!(zero_frames(&frames), 1 << 18);
+    assert_eq!(zero_frames(&frames), GIANT_FRAMES);
     // Kept on split.
     frames
-        .allocate(Request::new(Order::new(12).unwrap()).zeroed())
+        .allocate(Request::new(above_huge(3)).zeroed())
         .unwrap();
     assert_eq!(
         (kernel.frames(), zero_frames(&frames)),
-        (0, (1 << 18) - 4096)
+        (0, GIANT_FRAMES - 8 * HUGE_FRAMES)
     );
 }
 
@@ -142,12 +155,15 @@ fn giants_keep_what_is_known_of_their_parts() {
 #[test]
 fn pages_leave_zero_huge_frames_alone_while_there_are_others() {
     let kernel = Kernel::leaked();
-    let frames = added(4 * MIB).with_hooks(kernel);
+    let frames = added(2 * HUGE_BYTES).with_hooks(kernel);
     assert_eq!(zero_all(&frames, 1), 1);
-    let pages: Vec<_> = (0..512)
+    let pages: Vec<_> = (0..HUGE_FRAMES)
         .map(|_| frames.allocate(page().zeroed()).unwrap())
         .collect();
-    assert_eq!((kernel.frames(), zero_frames(&frames)), (512, 512));
+    assert_eq!(
+        (kernel.frames(), zero_frames(&frames)),
+        (HUGE_FRAMES, HUGE_FRAMES)
+    );
     // The last huge frame is broken up: its first page needs no zeroing, of the rest nothing is known.
     let row = frames.allocate_frames(20, 1, page().zeroed()).unwrap();
     assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
@@ -167,13 +183,17 @@ fn pages_leave_zero_huge_frames_alone_while_there_are_others() {
 #[test]
 fn a_row_freed_as_zero_is_known_as_far_as_it_is_huge_frames() {
     let frames = machine();
-    let row = frames.allocate_frames(512, 512, page()).unwrap();
+    let row = frames
+        .allocate_frames(HUGE_FRAMES, HUGE_FRAMES, page())
+        .unwrap();
     frames.free_frames_with(row, Content::Zero).unwrap();
-    assert_eq!(zero_frames(&frames), 512);
-    let row = frames.allocate_frames(2000, 512, page()).unwrap();
+    assert_eq!(zero_frames(&frames), HUGE_FRAMES);
+    let row = frames
+        .allocate_frames(4 * HUGE_FRAMES - 48, HUGE_FRAMES, page())
+        .unwrap();
     frames.free_frames_with(row, Content::Zero).unwrap();
     // The first one was left alone.
-    assert_eq!(zero_frames(&frames), 4 * 512);
+    assert_eq!(zero_frames(&frames), 4 * HUGE_FRAMES);
 }
 
 #[test]
@@ -187,9 +207,12 @@ fn reported_memory_is_zero_only_if_the_device_says_so() {
     }
     let statistics = frames.statistics();
     assert_eq!(statistics.reported.giants, statistics.free_giants);
-    assert_eq!(statistics.reported.frames, statistics.free_giants << 18);
+    assert_eq!(
+        statistics.reported.frames,
+        statistics.free_giants * GIANT_FRAMES
+    );
     frames.allocate(huge().zeroed()).unwrap();
-    assert_eq!(kernel.frames(), 512);
+    assert_eq!(kernel.frames(), HUGE_FRAMES);
     frames.set_reported_is_zero(true);
     frames.allocate(huge().zeroed()).unwrap();
     assert_eq!(kernel.frames(), 0);
@@ -201,24 +224,35 @@ fn reported_memory_is_zero_only_if_the_device_says_so() {
 
 #[test]
 fn what_is_borrowed_is_in_work_and_comes_back() {
-    let frames = added(4 * MIB);
+    let frames = added(2 * HUGE_BYTES);
     let before = frames.statistics();
     let mut cursor = Cursor::new(NodeId(0));
     let mut borrow = |content| frames.borrow_free(&mut cursor, Order::HUGE, content, 8);
     let block = borrow(Content::Unknown).expect("a free huge frame");
-    assert_eq!(frames.statistics().in_work_frames, 512);
-    assert_eq!(frames.statistics().free_frames, before.free_frames - 512);
+    assert_eq!(frames.statistics().in_work_frames, HUGE_FRAMES);
+    assert_eq!(
+        frames.statistics().free_frames,
+        before.free_frames - HUGE_FRAMES
+    );
     let error = loop {
         if let Err(error) = frames.allocate(huge()) {
             break error;
         }
     };
     assert!(
-        matches!(error, AllocError::OutOfMemory { in_work: 512, .. }),
+        matches!(
+            error,
+            AllocError::OutOfMemory {
+                in_work: HUGE_FRAMES,
+                ..
+            }
+        ),
         "{error:?}"
     );
     assert!(
-        error.to_string().contains("512 frames are with a worker"),
+        error
+            .to_string()
+            .contains(&format!("{HUGE_FRAMES} frames are with a worker")),
         "{error}"
     );
     let start = block.range().start();
@@ -239,21 +273,27 @@ fn a_cpu_cuts_zero_pages_from_a_huge_frame_and_its_lists_hold_unknown_content_on
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     // Lists leave it alone.
     let (some, large) = (cpu.allocate(page()).unwrap(), cpu.allocate(huge()).unwrap());
-    assert_eq!(zero_frames(&frames), 3 * 512);
+    assert_eq!(zero_frames(&frames), 3 * HUGE_FRAMES);
     cpu.free(some, Order::PAGE).unwrap();
     let cached = cpu.cached_frames();
-    let zero: Vec<_> = (0..512)
+    let zero: Vec<_> = (0..HUGE_FRAMES)
         .map(|_| cpu.allocate(page().zeroed()).unwrap())
         .collect();
     assert!(!zero.contains(&some));
-    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 1024));
+    assert_eq!(
+        (kernel.frames(), zero_frames(&frames)),
+        (0, 2 * HUGE_FRAMES)
+    );
     assert_eq!(cpu.cached_frames(), cached);
     // Each mobility has its own.
     let of_both = [page(), page().movable()].map(|page| cpu.allocate(page.zeroed()).unwrap());
-    assert_ne!(of_both[0].get() >> 9, of_both[1].get() >> 9);
+    assert_ne!(
+        of_both[0].get() / HUGE_FRAMES,
+        of_both[1].get() / HUGE_FRAMES
+    );
     assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
-    assert_eq!(cpu.cached_frames(), cached + 2 * 511);
-    assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).hit, 514);
+    assert_eq!(cpu.cached_frames(), cached + 2 * (HUGE_FRAMES - 1));
+    assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).hit, HUGE_FRAMES + 2);
     // What is freed goes to the lists.
     cpu.free(of_both[0], Order::PAGE).unwrap();
     assert_eq!(cpu.allocate(page()), Ok(of_both[0]));
@@ -263,7 +303,7 @@ fn a_cpu_cuts_zero_pages_from_a_huge_frame_and_its_lists_hold_unknown_content_on
     // Once nothing is known the cached ones are zeroed.
     cpu.free(large, Order::HUGE).unwrap();
     assert_eq!(cpu.allocate(huge().zeroed()), Ok(large));
-    assert_eq!(kernel.frames(), 512);
+    assert_eq!(kernel.frames(), HUGE_FRAMES);
     let row = cpu.allocate_frames(3, 1, page().zeroed()).unwrap();
     assert_eq!((row.count(), kernel.frames()), (3, 3));
     let mut many = [Frame::new(0); 100];
@@ -284,7 +324,7 @@ fn a_cpu_cuts_pages_that_the_host_brings_back_as_long_as_that_is_promised() {
     cpu.allocate(page().zeroed()).unwrap();
     assert_eq!(
         (kernel.frames(), frames.statistics().reported.frames),
-        (1, 512)
+        (1, HUGE_FRAMES)
     );
     frames.set_reported_is_zero(true);
     cpu.allocate(page().zeroed()).unwrap();
@@ -327,13 +367,13 @@ fn a_layout_says_which_memory_is_zero_from_the_start() {
     let mut machine = Machine::new(&memory);
     // In the middle of a page's huge frame, of a giant frame, and where nothing is known.
     machine.reserved = vec![
-        range(4 * GIB + 3 * MIB, 4 * GIB + 3 * MIB + 8192),
+        range(4 * GIB + 3 * MIB, 4 * GIB + 3 * MIB + 2 * PAGE_BYTES),
         range(GIB + MIB, GIB + 2 * MIB),
     ];
     // From the middle of a huge frame below 4 GiB.
     let zero = [
-        FrameRange::new(GIB / 4096 + 7, 2 * GIB / 4096).unwrap(),
-        FrameRange::new(4 * GIB / 4096, 8 * GIB / 4096).unwrap(),
+        FrameRange::new(GIB / PAGE_BYTES + 7, 2 * GIB / PAGE_BYTES).unwrap(),
+        FrameRange::new(4 * GIB / PAGE_BYTES, 8 * GIB / PAGE_BYTES).unwrap(),
     ];
     let zero: &'static [FrameRange] = Box::leak(Box::new(zero));
     let platform = Box::leak(Box::new(Uninitialised::default()));
@@ -344,14 +384,14 @@ fn a_layout_says_which_memory_is_zero_from_the_start() {
     assert_eq!(frames.statistics(), before);
     // All that is free as huge frames from 1 GiB on.
     let low = frames.zone(NodeId(0), ZoneKind::Dma32).statistics();
-    let tables = frames.metadata().reserved_bytes / 4096;
+    let tables = frames.metadata().reserved_bytes / PAGE_BYTES;
     assert!(tables > 0 && before.zero.frames < before.free_frames);
-    assert_eq!(low.zero.frames, (GIB - 2 * MIB) / 4096);
+    assert_eq!(low.zero.frames, (GIB - HUGE_BYTES) / PAGE_BYTES);
     let high = frames.zone(NodeId(0), ZoneKind::Normal).statistics();
     assert_eq!(high.zero.huges, high.free_huges);
     assert_eq!(high.zero.giants, high.free_giants);
     // The first GiB of requests for zeros writes nothing.
-    for _ in 0..512 {
+    for _ in 0..GIB / HUGE_BYTES {
         frames.allocate(huge().zeroed()).unwrap();
     }
     assert_eq!(kernel.frames(), 0);
@@ -365,21 +405,28 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);
     assert_eq!(zero_all(&frames, 3), 3);
-    let all = PhysRange::with_size(4 * GIB, 2 * GIB)
+    let all = PhysRange::with_size(4 * GIANT_BYTES, 2 * GIANT_BYTES)
         .unwrap()
         .inner_frames();
     let row = frames
         .allocate_frames(all.count(), 1, page().zeroed())
         .unwrap();
-    assert_eq!((row, kernel.frames()), (all, all.count() - 3 * 512));
+    assert_eq!((row, kernel.frames()), (all, all.count() - 3 * HUGE_FRAMES));
     frames.free_frames(row).unwrap();
     // Others leave what is known alone, requests for zeros begin with it.
     assert_eq!(zero_all(&frames, 4), 4);
-    let other = frames.allocate_frames(700, 1, page()).unwrap();
-    assert_eq!(zero_frames(&frames), 4 * 512);
-    let zero = frames.allocate_frames(700, 1, page().zeroed()).unwrap();
+    let other = frames
+        .allocate_frames(HUGE_FRAMES + 188, 1, page())
+        .unwrap();
+    assert_eq!(zero_frames(&frames), 4 * HUGE_FRAMES);
+    let zero = frames
+        .allocate_frames(HUGE_FRAMES + 188, 1, page().zeroed())
+        .unwrap();
     // Of the rest of a huge frame nothing is known.
-    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 2 * 512));
+    assert_eq!(
+        (kernel.frames(), zero_frames(&frames)),
+        (0, 2 * HUGE_FRAMES)
+    );
     for row in [other, zero] {
         frames.free_frames(row).unwrap();
     }
@@ -387,7 +434,9 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
     frames.free_frames_with(row, Content::Zero).unwrap();
     assert_eq!(frames.statistics().zero.giants, 2);
     // Huge frames that are known to be zero, and what lies at the end of one.
-    frames.allocate_frames(700, 1, page().zeroed()).unwrap();
+    frames
+        .allocate_frames(HUGE_FRAMES + 188, 1, page().zeroed())
+        .unwrap();
     assert_eq!(kernel.frames(), 0);
     frames.validate().unwrap();
 }
@@ -395,16 +444,16 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
 /// A block below a huge frame is none that anything could be known of: a worker gets a huge frame.
 #[test]
 fn a_worker_gets_huge_frames_at_least() {
-    let frames = added(4 * MIB);
+    let frames = added(2 * HUGE_BYTES);
     let held = frames.allocate(page()).unwrap();
     let mut cursor = Cursor::new(NodeId(0));
     let block = frames.borrow_free(&mut cursor, Order::PAGE, Content::Unknown, 100);
     let block = block.unwrap();
-    assert_eq!(block.range().count(), 512);
+    assert_eq!(block.range().count(), HUGE_FRAMES);
     let none = frames.borrow_free(&mut cursor, Order::PAGE, Content::Unknown, 100);
     assert!(none.is_none());
     block.back(Content::Zero).unwrap();
-    assert_eq!(zero_frames(&frames), 512);
+    assert_eq!(zero_frames(&frames), HUGE_FRAMES);
     frames.free(held, Order::PAGE).unwrap();
 }
 
@@ -449,12 +498,13 @@ fn what_is_freed_while_a_worker_has_it_is_reported_when_it_comes_back() {
 /// At the end of memory, where pages of a huge frame are taken one by one.
 #[test]
 fn what_an_isolation_takes_at_the_end_of_memory_is_known_no_more() {
-    let frames = added(4 * MIB + 12288);
-    let all = PhysRange::with_size(4 * GIB, 4 * MIB + 12288).unwrap();
+    let bytes = 2 * HUGE_BYTES + 3 * PAGE_BYTES;
+    let frames = added(bytes);
+    let all = PhysRange::with_size(4 * GIANT_BYTES, bytes).unwrap();
     let all = all.inner_frames();
     frames.allocate_range(all).unwrap();
     frames.free_frames_with(all, Content::Zero).unwrap();
-    assert_eq!(zero_frames(&frames), 1024);
+    assert_eq!(zero_frames(&frames), 2 * HUGE_FRAMES);
     let taken = frames.isolate(all).unwrap().take().unwrap();
     assert_eq!((taken, zero_frames(&frames)), (all, 0));
     frames.free_frames(all).unwrap();

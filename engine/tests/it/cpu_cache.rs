@@ -7,7 +7,10 @@ use crate::kit;
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{BlockError, Cpu, CpuCache, CpuError, Frames, Request};
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, huge, page, range};
+use kit::{
+    GIANT_BYTES, GIANT_FRAMES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, huge, page,
+    range,
+};
 
 fn small() -> Machine {
     Machine::new(&[(0, range(MIB, 64 * MIB + 0x3000))])
@@ -126,7 +129,7 @@ fn a_page_freed_beside_its_huge_frame_counts_once() {
     assert_eq!(cpu.drain(), Err(BlockError::FreedTwice { frame, order }));
     frames.validate().unwrap();
     assert_eq!(frames.is_allocated(frame), Some(false));
-    for page in 1..512 {
+    for page in 1..HUGE_FRAMES {
         let page = firstlight::addr::Frame::new(frame.get() + page);
         assert_eq!(frames.is_allocated(page), Some(true));
         frames.free(page, Order::PAGE).unwrap();
@@ -154,22 +157,23 @@ fn overfill(frames: &Frames<'_>, cpu: &mut Cpu<'_, '_>, request: Request, check:
 #[test]
 #[cfg_attr(miri, ignore = "allocates by the hundred megabytes")]
 fn a_cache_holds_at_most_its_part_of_any_machine() {
-    for (mib, cpus) in [
-        (8, 1),
-        (64, 1),
-        (64, 3),
-        (50, 1),
-        (512, 2),
-        (1024, 1),
-        (4096, 1),
-        (16 << 10, 1),
+    for (huges, cpus) in [
+        (4, 1),
+        (32, 1),
+        (32, 3),
+        (25, 1),
+        (256, 2),
+        (512, 1),
+        (2048, 1),
+        (8192, 1),
     ] {
-        let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + mib * MIB))]);
-        let share = mib * MIB / 4096 / cpus as u64;
+        let memory = range(4 * GIANT_BYTES, 4 * GIANT_BYTES + huges * HUGE_BYTES);
+        let machine = Machine::new(&[(0, memory)]);
+        let share = huges * HUGE_FRAMES / cpus as u64;
         let frames = machine.frames_with_cpus(cpus);
         let free = frames.statistics();
         let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-        let orders = || (0..=9).rev().filter_map(Order::new);
+        let orders = || (0..=Order::HUGE.get()).rev().filter_map(Order::new);
         let requests =
             || orders().flat_map(|order| [Request::new(order), Request::new(order).movable()]);
         for request in requests() {
@@ -205,14 +209,14 @@ fn a_cache_holds_at_most_its_part_of_any_machine() {
 #[test]
 #[cfg_attr(miri, ignore = "allocates gigabytes")]
 fn huge_frames_of_each_mobility_are_of_giant_frames_of_their_own() {
-    let machine = Machine::new(&[(0, range(4 * GIB, 8 * GIB))]);
+    let machine = Machine::new(&[(0, range(4 * GIANT_BYTES, 8 * GIANT_BYTES))]);
     let frames = machine.frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let mut giants = [const { BTreeSet::new() }; 2];
     // Of each a giant frame and a half.
-    for _ in 0..3 * 256 {
+    for _ in 0..3 * GIANT_HUGES / 2 {
         for (request, giants) in [huge(), huge().movable()].into_iter().zip(&mut giants) {
-            giants.insert(cpu.allocate(request).unwrap().get() >> 18);
+            giants.insert(cpu.allocate(request).unwrap().get() / GIANT_FRAMES);
         }
     }
     let [unmovable, movable] = giants;
@@ -227,11 +231,11 @@ fn huge_frames_of_each_mobility_are_of_giant_frames_of_their_own() {
 #[test]
 #[cfg_attr(miri, ignore = "tables of gigabytes")]
 fn huge_frames_of_giant_frames_that_share_a_place_go_back_together() {
-    let machine = Machine::new(&[(0, range(4 * GIB, 40 * GIB))]);
+    let machine = Machine::new(&[(0, range(4 * GIANT_BYTES, 40 * GIANT_BYTES))]);
     let frames = machine.frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let of = |giant: u64, huge: u64| Frame::new(((4 + giant) << 18) + huge * 512);
+    let of = |giant: u64, huge: u64| Frame::new((4 + giant) * GIANT_FRAMES + huge * HUGE_FRAMES);
     let blocks: Vec<_> = (0..32)
         .flat_map(|huge| [0, 16, 1, 32].map(|giant| of(giant, huge)))
         .collect();

@@ -10,7 +10,7 @@ use firstlight::frames::{
     AllocError, BlockError, CpuCache, CpuError, CpusProvided, Frames, PerCpu, RangeError, Request,
 };
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, caches, range};
+use kit::{GIANT_FRAMES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, caches, range};
 
 /// A thread that runs on a CPU keeps others off it.
 struct OnCpu {
@@ -111,7 +111,7 @@ fn threads_take_turns_on_cpus() {
 /// All that the fast ways serve, huge frames too, what they leave to the others, and what is refused.
 #[test]
 fn any_number_of_frames_through_a_cache() {
-    let cpus = Cpus::of(1, 512 * MIB);
+    let cpus = Cpus::of(1, 256 * HUGE_BYTES);
     let on = cpus.on(0);
     let shapes = [
         (1, 1),
@@ -122,7 +122,7 @@ fn any_number_of_frames_through_a_cache() {
         (64, 64),
         (128, 1),
         (200, 256),
-        (512, 512),
+        (HUGE_FRAMES, HUGE_FRAMES),
         (700, 1),
     ];
     // The second round finds what the first one left in the lists.
@@ -141,11 +141,11 @@ fn any_number_of_frames_through_a_cache() {
         all.into_iter()
             .for_each(|found| on.free_frames(found).unwrap());
     }
-    let huge = on.allocate_frames(512, 512, PAGE).unwrap();
+    let huge = on.allocate_frames(HUGE_FRAMES, HUGE_FRAMES, PAGE).unwrap();
     let before = on.with(|cpu| cpu.cached_frames()).unwrap();
     on.free_frames(huge).unwrap();
-    assert_eq!(on.with(|cpu| cpu.cached_frames()), Ok(before + 512));
-    assert_eq!(on.allocate_frames(512, 1, PAGE), Ok(huge));
+    assert_eq!(on.with(|cpu| cpu.cached_frames()), Ok(before + HUGE_FRAMES));
+    assert_eq!(on.allocate_frames(HUGE_FRAMES, 1, PAGE), Ok(huge));
     on.free_frames(huge).unwrap();
     let none = on.allocate_frames(0, 1, PAGE);
     assert_eq!(none, Err(AllocError::NoFrames));
@@ -155,7 +155,7 @@ fn any_number_of_frames_through_a_cache() {
     }
     on.free_frames(FrameRange::EMPTY).unwrap();
     for frames in [1, 4, 64] {
-        let free = FrameRange::new(5 << 18, (5 << 18) + frames).unwrap();
+        let free = FrameRange::new(3 * GIANT_FRAMES, 3 * GIANT_FRAMES + frames).unwrap();
         let refused = on.free_frames(free);
         assert!(matches!(refused, Err(RangeError::OutsideMemory { .. })));
     }
@@ -170,7 +170,7 @@ fn any_number_of_frames_through_a_cache() {
     ignore = "fills and flushes lists of 1500 pages; another test closes a cache with one freed twice"
 )]
 fn frames_freed_twice_as_ranges_are_reported() {
-    let cpus = Cpus::of(1, 512 * MIB);
+    let cpus = Cpus::of(1, 256 * HUGE_BYTES);
     let on = cpus.on(0);
     let pages: Vec<_> = (0..1500)
         .map(|_| on.allocate_frames(1, 1, PAGE).unwrap())
@@ -277,14 +277,18 @@ fn cpus_that_are_counted_after_memory_get_their_caches_then() {
     ignore = "640 MiB twice take a fifth of all; the tests beside it reach the same unsafe code"
 )]
 fn caches_are_as_large_as_the_cpus_that_are_counted_allow() {
-    // Huge frames are cached where each CPU has 128 MiB.
+    // Huge frames are cached where each CPU has 32 of them.
     for (counted, caches_huge) in [(4, true), (16, false)] {
-        let cpus = Cpus::uncounted(counted, 640 * MIB);
+        let cpus = Cpus::uncounted(counted, 320 * HUGE_BYTES);
         cpus.frames.provide_cpus(cpus.caches).unwrap();
         let huge = cpus.frames.allocate(Request::new(Order::HUGE)).unwrap();
         cpus.on(0).free(huge, Order::HUGE).unwrap();
         let cached = cpus.frames.statistics().cached_frames;
-        assert_eq!(cached == 512, caches_huge, "{counted} CPUs: {cached}");
+        assert_eq!(
+            cached == HUGE_FRAMES,
+            caches_huge,
+            "{counted} CPUs: {cached}"
+        );
         cpus.assert_all_free();
     }
 }

@@ -5,12 +5,12 @@ use crate::kit;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use firstlight::addr::{Frame, Order};
+use firstlight::addr::{Frame, Order, PAGE_BYTES};
 use firstlight::frames::{
     AllocError, BlockError, Cpu, CpuError, DrainRequest, Frames, Hooks, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, huge, page, range};
+use kit::{GIB, HUGE_FRAMES, MIB, Machine, huge, page, range};
 
 fn small() -> Machine {
     Machine::new(&[
@@ -106,7 +106,7 @@ fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
         order: Order::PAGE,
     };
     assert_eq!(cpu.free(never, Order::PAGE), Err(outside));
-    let odd = Frame::new(4 * GIB / 4096 + 1);
+    let odd = Frame::new(4 * GIB / PAGE_BYTES + 1);
     assert!(matches!(
         cpu.free(odd, Order::HUGE),
         Err(BlockError::Misaligned { .. })
@@ -171,7 +171,7 @@ fn pages_beside_a_hole_are_freed_to_their_own_segment() {
     let frames = machine.frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let border = (4 * GIB + 0x4012_0000) / 4096;
+    let border = (4 * GIB + 0x4012_0000) / PAGE_BYTES;
     let pages: Vec<_> = (border - 8..border)
         .chain(border + 16..border + 24)
         .collect();
@@ -206,7 +206,7 @@ fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
         } else {
             cpu.allocate(request).unwrap()
         };
-        kinds[usize::from(movable)].insert(frame.get() / 512);
+        kinds[usize::from(movable)].insert(frame.get() / HUGE_FRAMES);
         held.push(frame);
         if step % 5 == 4 {
             let frame = held.swap_remove(step * 7 % held.len());
@@ -227,7 +227,7 @@ fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
         let page = Frame::new(start.get() + page);
         frames.free(page, Order::PAGE).unwrap();
     }
-    let is_inside = |frame: Frame| frame.get() / 512 == start.get() / 512;
+    let is_inside = |frame: Frame| frame.get() / HUGE_FRAMES == start.get() / HUGE_FRAMES;
     let unmovable = frames.allocate(on(page())).unwrap();
     assert!(!is_inside(unmovable));
     for _ in 0..100 {
@@ -255,7 +255,7 @@ fn the_other_mobility_is_the_last_fallback() {
     // All of node 0 was unmovable; one page of it freed serves a movable request.
     let node_1 = frames.allocate(page().only_on(NodeId(1))).unwrap();
     assert_eq!(frames.statistics().free_frames, kept - 1);
-    let frame = Frame::new(MIB / 4096 + 3);
+    let frame = Frame::new(MIB / PAGE_BYTES + 3);
     frames.free(frame, Order::PAGE).unwrap();
     let movable = page().movable().only_on(NodeId(0));
     assert_eq!(cpu.allocate(movable), Ok(frame));
@@ -341,7 +341,9 @@ fn threads_share_a_small_machine_and_lose_nothing() {
     let machine = small();
     let frames = kit::with_cpus(machine.frames(), threads).with_hooks(&Wait);
     let free = frames.statistics();
-    let owners: Vec<_> = (0..130 * MIB / 4096).map(|_| AtomicU32::new(0)).collect();
+    let owners: Vec<_> = (0..130 * MIB / PAGE_BYTES)
+        .map(|_| AtomicU32::new(0))
+        .collect();
     let rounds = if cfg!(miri) { 40 } else { 60_000 };
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -421,7 +423,7 @@ fn a_block_across_the_end_of_a_segment_is_refused_by_a_cpu_too() {
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let statistics = frames.statistics();
     let order = Order::new(3).unwrap();
-    let start = Frame::new(64 * MIB / 4096);
+    let start = Frame::new(64 * MIB / PAGE_BYTES);
     for page in 0..3 {
         frames
             .allocate_range(kit::block(Frame::new(start.get() + page), Order::PAGE))

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{BlockError, Crossing, Hooks, Request, WaterMarks, ZoneMarks};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, page, range};
+use kit::{GIANT_BYTES, GIANT_FRAMES, GIB, HUGE_FRAMES, MIB, Machine, page, range};
 
 fn large() -> Machine {
     Machine::new(&[
@@ -116,17 +116,19 @@ fn frames_whose_neighbours_are_covered_are_freed_by_themselves() {
 fn a_double_free_that_a_cut_meets_is_reported() {
     let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let pages: Vec<_> = (0..512).map(|_| cpu.allocate(page()).unwrap()).collect();
+    let pages: Vec<_> = (0..HUGE_FRAMES)
+        .map(|_| cpu.allocate(page()).unwrap())
+        .collect();
     let huge = cpu.allocate(Request::new(Order::HUGE)).unwrap();
     cpu.drain().unwrap();
     cpu.free(huge, Order::HUGE).unwrap();
-    assert_eq!(cpu.cached_frames(), 512);
+    assert_eq!(cpu.cached_frames(), HUGE_FRAMES);
     cpu.free(Frame::new(huge.get() + 5), Order::PAGE).unwrap();
     // The list of pages is full: its older half goes back, with that one.
     for page in pages {
         cpu.free(page, Order::PAGE).unwrap();
     }
-    let one = cpu.allocate_frames(1, 512, page()).unwrap();
+    let one = cpu.allocate_frames(1, HUGE_FRAMES, page()).unwrap();
     assert_eq!(one.start(), huge);
     assert!(matches!(cpu.drain(), Err(BlockError::FreedTwice { .. })));
     cpu.free_frames(one).unwrap();
@@ -145,8 +147,8 @@ fn a_slot_is_empty_again_after_a_call_that_panicked() {
         }
     }
     let watcher = Box::leak(Box::new(Panics(AtomicBool::new(false))));
-    let machine = Machine::new(&[(0, range(4 * GIB, 7 * GIB))]);
-    let high = (3 << 18) - 100;
+    let machine = Machine::new(&[(0, range(4 * GIANT_BYTES, 7 * GIANT_BYTES))]);
+    let high = 3 * GIANT_FRAMES - 100;
     let marks = WaterMarks {
         min: 0,
         low: 0,
@@ -162,7 +164,9 @@ fn a_slot_is_empty_again_after_a_call_that_panicked() {
     cpu.drain().unwrap();
     cpu.free(huge, Order::HUGE).unwrap();
     watcher.0.store(true, Relaxed);
-    let cut = catch_unwind(AssertUnwindSafe(|| cpu.allocate_frames(1, 512, page())));
+    let cut = catch_unwind(AssertUnwindSafe(|| {
+        cpu.allocate_frames(1, HUGE_FRAMES, page())
+    }));
     assert!(cut.is_err());
     cpu.close().unwrap();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();

@@ -54,13 +54,18 @@ fn a_request_ends_beside_threads_that_never_rest() {
             thread::yield_now();
         }
         for _ in 0..20 {
-            for number in [4, 8, 9, 10, 18] {
+            let (huge, giant) = (Order::HUGE.get(), Order::GIANT.get());
+            for number in [4, 8, huge, huge + 1, giant] {
                 let request = Request::new(order(number));
                 assert!(frames.allocate(request).is_err(), "order {number}");
             }
             let request = Request::new(Order::PAGE);
             assert!(frames.allocate_frames(100, 1, request).is_err());
-            assert!(frames.allocate_frames(1, 1 << 18, request).is_err());
+            assert!(
+                frames
+                    .allocate_frames(1, Order::GIANT.frames(), request)
+                    .is_err()
+            );
             let all = frames.layout().segments().next().unwrap().frames;
             assert!(frames.allocate_range(all).is_err());
             let isolation = frames.isolate(all).unwrap();

@@ -2,12 +2,14 @@
 
 use crate::kit;
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, BlockError, Frames, RangeError, Request, Statistics};
 use firstlight::layout::ExtentKind;
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, TIB, page, range};
+use kit::{
+    GIANT_BYTES, GIANT_FRAMES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, TIB, page, range,
+};
 
 /// Two nodes of 4 GiB each; the first has the usual holes.
 fn two_nodes() -> Machine {
@@ -18,6 +20,10 @@ fn two_nodes() -> Machine {
         (1, range(5 * GIB, 9 * GIB)),
     ])
 }
+
+/// Orders of huge and giant frames.
+const HUGE: u8 = Order::HUGE.get();
+const GIANT: u8 = Order::GIANT.get();
 
 fn order(order: u8) -> Order {
     Order::new(order).unwrap()
@@ -109,7 +115,7 @@ fn a_huge_frame_opened_for_a_block_is_opened_for_the_next_one() {
     let mut pages: Vec<_> = (0..1024)
         .map(|_| frames.allocate(page()).unwrap())
         .collect();
-    let huge = |page: Frame| page.get() >> 9;
+    let huge = |page: Frame| page.get() / HUGE_FRAMES;
     let next = loop {
         let next = frames.allocate(page()).unwrap();
         if !pages.iter().any(|&page| huge(page) == huge(next)) {
@@ -142,7 +148,7 @@ fn a_huge_frame_opened_for_a_block_is_opened_for_the_next_one() {
 fn huge_frames_in_a_row_are_side_by_side() {
     for is_movable in [false, true] {
         let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
-        let held = Frame::new((5 * GIB + 100 * MIB) / 4096);
+        let held = Frame::new((5 * GIB + 100 * MIB) / PAGE_BYTES);
         frames
             .allocate_range(kit::block(held, Order::HUGE))
             .unwrap();
@@ -200,8 +206,8 @@ fn misuse_is_reported_and_changes_nothing() {
     let frame = frames.allocate(page().on(NodeId(1))).unwrap();
     let before = frames.statistics();
     let odd = Frame::new(frame.get() | 1);
-    let hole = Frame::new(3 * GIB / 4096);
-    let border = Frame::new(16 * MIB / 4096 - 512);
+    let hole = Frame::new(3 * GIB / PAGE_BYTES);
+    let border = Frame::new((16 * MIB).max(2 * HUGE_BYTES) / PAGE_BYTES - HUGE_FRAMES);
     for (frame, order, error) in [
         (
             odd,
@@ -256,7 +262,7 @@ fn misuse_is_reported_and_changes_nothing() {
         assert_eq!(frames.free(frame, order), Err(error), "{error}");
         assert_eq!(frames.statistics(), before);
     }
-    let edge = Frame::new(u64::MAX >> 12 & !0x3ffff);
+    let edge = Frame::new(u64::MAX / PAGE_BYTES & !(GIANT_FRAMES - 1));
     assert!(matches!(
         frames.free(edge, Order::GIANT),
         Err(BlockError::OutsideMemory { .. })
@@ -281,7 +287,7 @@ fn misuse_is_reported_and_changes_nothing() {
 #[test]
 fn a_block_is_allocated_at_its_frame_once() {
     let frames = two_nodes().frames();
-    let block = Frame::new(6 * GIB / 4096);
+    let block = Frame::new(6 * GIB / PAGE_BYTES);
     frames
         .allocate_range(kit::block(block, Order::GIANT))
         .unwrap();
@@ -299,7 +305,7 @@ fn a_block_is_allocated_at_its_frame_once() {
         .allocate_range(kit::block(inside, Order::PAGE))
         .unwrap();
     assert_eq!(frames.is_allocated(inside), Some(true));
-    assert_eq!(frames.is_allocated(Frame::new(3 * GIB / 4096)), None);
+    assert_eq!(frames.is_allocated(Frame::new(3 * GIB / PAGE_BYTES)), None);
     frames.free(block, Order::GIANT).unwrap();
     frames.validate().unwrap();
 }
@@ -310,12 +316,14 @@ fn reserved_and_untouchable_memory_stays_out_until_it_is_freed() {
     machine
         .memory
         .push((1, range(9 * GIB, 10 * GIB), EarlyFlags::UNACCEPTED));
-    machine.boot.push(range(8 * GIB + 100, 8 * GIB + 5000));
+    machine
+        .boot
+        .push(range(8 * GIB + 100, 8 * GIB + PAGE_BYTES + 900));
     let frames = machine.frames();
-    let reserved = Frame::new(8 * GIB / 4096);
+    let reserved = Frame::new(8 * GIB / PAGE_BYTES);
     assert_eq!(frames.is_allocated(reserved), Some(true));
     assert_eq!(
-        frames.is_allocated(Frame::new(9 * GIB / 4096 + 5)),
+        frames.is_allocated(Frame::new(9 * GIB / PAGE_BYTES + 5)),
         Some(true)
     );
     // Node 1 holds 5 GiB: one is not accepted, one holds the reserved frames and the tables.
@@ -336,7 +344,9 @@ fn reserved_and_untouchable_memory_stays_out_until_it_is_freed() {
 #[test]
 fn memory_reserved_for_ever_cannot_be_freed() {
     let mut machine = two_nodes();
-    machine.reserved.push(range(8 * GIB + 100, 8 * GIB + 5000));
+    machine
+        .reserved
+        .push(range(8 * GIB + 100, 8 * GIB + PAGE_BYTES + 900));
     let no_map = range(9 * GIB, 10 * GIB);
     machine.memory.push((1, no_map, EarlyFlags::NOMAP));
     let frames = machine.frames_with_cpus(1);
@@ -347,7 +357,7 @@ fn memory_reserved_for_ever_cannot_be_freed() {
     for extent in layout.extents().filter(|one| !one.kind.may_become_free()) {
         let (first, last) = (extent.frames.start(), extent.frames.end().get() - 1);
         for frame in [first, Frame::new(last)] {
-            for number in [0, 3, 9, 10, 18] {
+            for number in [0, 3, HUGE, HUGE + 1, GIANT] {
                 let (start, order) = (frame.get() >> number << number, order(number));
                 let start = Frame::new(start);
                 let error = frames.free(start, order).unwrap_err();
@@ -396,7 +406,7 @@ fn a_sparse_machine_pays_for_its_memory_not_for_its_span() {
     }
     assert_eq!(frames.statistics(), statistics, "the same once started");
     let metadata = frames.metadata();
-    let pages = 512 * GIB / 4096;
+    let pages = 512 * GIB / PAGE_BYTES;
     assert!(metadata.reserved_bytes * 10 <= pages * 3, "{metadata:?}");
     assert!(
         metadata.written_bytes <= 16 * 512 + 8192 * (16 + 16 + 17),
@@ -457,7 +467,7 @@ fn frames_move_between_threads() {
             let (frames, send) = (&frames, send.clone());
             scope.spawn(move || {
                 for at in 0..if cfg!(miri) { 20 } else { 5000u32 } {
-                    let order = order([0, 0, 3, 9, 11][at as usize % 5]);
+                    let order = order([0, 0, 3, HUGE, HUGE + 2][at as usize % 5]);
                     let request = Request::new(order).on(NodeId(node));
                     send.send((frames.allocate(request).unwrap(), order))
                         .unwrap();
@@ -480,7 +490,11 @@ fn frames_move_between_threads() {
 fn unknown_nodes_and_frames_beyond_all_addresses_are_harmless() {
     let frames = two_nodes().frames();
     assert_eq!(frames.fallback(NodeId(7)).count(), 2);
-    for frame in [u64::MAX, !0x3ffff, (1 << 52) - (1 << 18)] {
+    for frame in [
+        u64::MAX,
+        !(GIANT_FRAMES - 1),
+        u64::MAX / PAGE_BYTES + 1 - GIANT_FRAMES,
+    ] {
         let frame = Frame::new(frame);
         assert!(frames.free(frame, Order::PAGE).is_err());
         let page = FrameRange::block(frame, Order::PAGE);
@@ -488,8 +502,8 @@ fn unknown_nodes_and_frames_beyond_all_addresses_are_harmless() {
         assert_eq!(frames.is_allocated(frame), None);
     }
     // No address is made up for what has none.
-    assert_eq!(Frame::new(1 << 52).checked_addr(), None);
-    assert!(std::panic::catch_unwind(|| Frame::new(1 << 52).addr()).is_err());
+    assert_eq!(Frame::new(u64::MAX / PAGE_BYTES + 1).checked_addr(), None);
+    assert!(std::panic::catch_unwind(|| Frame::new(u64::MAX / PAGE_BYTES + 1).addr()).is_err());
     let all = range(0x1000, u64::MAX).outer_frames();
     assert_eq!(all.checked_addrs(), None);
     assert!(std::panic::catch_unwind(|| all.addrs()).is_err());
@@ -503,7 +517,7 @@ fn memory_up_to_the_last_address_works() {
     while frames.allocate(Request::new(Order::HUGE)).is_ok() {
         blocks += 1;
     }
-    assert!(blocks > 1000, "{blocks}");
+    assert!(blocks > 2 * GIB / HUGE_BYTES - 24, "{blocks}");
     frames.validate().unwrap();
 }
 
@@ -562,7 +576,7 @@ fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
     }
     // All there is, and no more.
     let on_one = page().only_on(NodeId(1));
-    let all = usize::try_from(4 * GIB / 4096).unwrap();
+    let all = usize::try_from(4 * GIB / PAGE_BYTES).unwrap();
     let mut blocks = vec![Frame::new(0); all + 5];
     let count = frames.allocate_bulk(on_one, &mut blocks).unwrap();
     assert!(count < all && frames.allocate(on_one).is_err());
@@ -639,18 +653,29 @@ fn rows_of_free_blocks_are_those_of_buddyinfo() {
 /// What is in use is the rest, whatever else is counted, and never below zero.
 #[test]
 fn statistics_are_one_line() {
+    const PAGE_KIB: u64 = PAGE_BYTES / 1024;
     let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
     let seen = frames.statistics();
     let line = seen.to_string();
     let rest = seen.managed_frames - seen.free_frames;
     assert!(
-        line.starts_with(&format!("{} KiB: ", seen.managed_frames * 4)),
+        line.starts_with(&format!("{} KiB: ", seen.managed_frames * PAGE_KIB)),
         "{line}"
     );
     assert!(
-        line.ends_with(&format!(", 0 KiB in caches, {} KiB in use", rest * 4)),
+        line.ends_with(&format!(
+            ", 0 KiB in caches, {} KiB in use",
+            rest * PAGE_KIB
+        )),
         "{line}"
     );
+    let huges = format!(
+        "({} times {} MiB, {} GiB of these whole; ",
+        seen.free_huges,
+        HUGE_BYTES / MIB,
+        seen.free_giants * GIANT_BYTES / GIB
+    );
+    assert!(line.contains(&huges), "{line}");
     let beside_others = Statistics {
         managed_frames: 2,
         free_frames: 2,
@@ -660,7 +685,9 @@ fn statistics_are_one_line() {
     };
     let line = beside_others.to_string();
     assert!(
-        line.ends_with("4 KiB in caches, 0 KiB in use, 4 KiB in work"),
+        line.ends_with(&format!(
+            "{PAGE_KIB} KiB in caches, 0 KiB in use, {PAGE_KIB} KiB in work"
+        )),
         "{line}"
     );
     let all = Statistics {

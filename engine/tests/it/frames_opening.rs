@@ -4,7 +4,7 @@ use crate::kit;
 
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{Frames, Request};
-use kit::{GIB, Machine, range};
+use kit::{GIANT_BYTES, GIANT_FRAMES, HUGE_BYTES, HUGE_FRAMES, Machine, above_huge, range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MACHINES: usize = 1000;
@@ -12,16 +12,16 @@ const CPUS: usize = 2;
 
 /// CPUs request at once a hundredth of what is there.
 fn failures(ask: impl Fn(usize, &Frames<'static>) -> bool + Sync) -> usize {
-    let machine = Machine::new(&[(0, range(4 * GIB, 5 * GIB + (2 << 20)))]);
+    let machine = Machine::new(&[(0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES + HUGE_BYTES))]);
     let all: Vec<Frames<'static>> = (0..MACHINES)
         .map(|_| {
             let frames = machine.frames();
             // Nothing but the giant frame is left.
-            for page in 5 << 18..(5 << 18) + 512 {
+            for page in 5 * GIANT_FRAMES..5 * GIANT_FRAMES + HUGE_FRAMES {
                 let _ = frames.allocate_range(kit::block(Frame::new(page), Order::PAGE));
             }
             let free = frames.statistics();
-            assert_eq!((free.free_giants, free.free_frames), (1, 1 << 18));
+            assert_eq!((free.free_giants, free.free_frames), (1, GIANT_FRAMES));
             frames
         })
         .collect();
@@ -56,9 +56,7 @@ fn a_huge_frame_is_found_beside_the_first_split() {
 #[test]
 fn a_block_of_huge_frames_is_found_beside_the_first_split() {
     assert_eq!(
-        failures(|_, frames| frames
-            .allocate(Request::new(Order::new(12).unwrap()))
-            .is_ok()),
+        failures(|_, frames| frames.allocate(Request::new(above_huge(3))).is_ok()),
         0
     );
 }

@@ -3,11 +3,11 @@
 use crate::kit;
 
 use core::cell::Cell;
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Deallocate, Frames, Owned, RangeError, Request, Statistics};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, page, range};
+use kit::{GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range};
 
 /// Two nodes of 4 GiB each; the first has the usual holes.
 fn two_nodes() -> Machine {
@@ -122,7 +122,7 @@ fn given_ranges_cross_zones_and_nodes_but_no_hole() {
 #[test]
 fn a_range_in_use_is_rolled_back_and_reported() {
     let frames = two_nodes().frames();
-    let used = Frame::new(7 * GIB / 4096 + 1234);
+    let used = Frame::new(7 * GIB / PAGE_BYTES + 1234);
     frames
         .allocate_range(kit::block(used, Order::PAGE))
         .unwrap();
@@ -170,12 +170,12 @@ fn cached_frames_are_drained_or_reported() {
 fn isolated_frames_can_be_freed_but_not_allocated() {
     let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).frames();
     let before = frames.statistics();
-    let all = pages(4 * GIB + 16 * MIB, 4 * GIB + 24 * MIB);
-    let held = pages(4 * GIB + 16 * MIB, 4 * GIB + 20 * MIB);
+    let huges = |start, end| pages(4 * GIB + start * HUGE_BYTES, 4 * GIB + end * HUGE_BYTES);
+    let (all, held) = (huges(8, 12), huges(8, 10));
     frames.allocate_range(held).unwrap();
     let isolation = frames.isolate(all).unwrap();
     // The free half can neither be allocated nor freed again.
-    let free = pages(4 * GIB + 21 * MIB, 4 * GIB + 22 * MIB);
+    let free = huges(11, 12);
     let frame = free.start();
     let in_use = RangeError::InUse { range: free, frame };
     assert_eq!(frames.allocate_range(free), Err(in_use));
@@ -227,7 +227,7 @@ fn memory_up_to_the_last_address_has_ranges() {
     frames.allocate_range(all).unwrap();
     frames.free_frames(all).unwrap();
     let allocate = || frames.allocate_frames(all.count(), 1, page()).unwrap();
-    assert_eq!(allocate().start(), Frame::new(4 * GIB / 4096));
+    assert_eq!(allocate().start(), Frame::new(4 * GIB / PAGE_BYTES));
     assert_eq!(allocate(), all);
     frames.validate().unwrap();
 }
@@ -238,7 +238,7 @@ fn an_owned_block_is_freed_when_it_is_dropped() {
     let before = frames.statistics();
     let huge = Owned::allocate(&frames, Request::new(Order::HUGE)).unwrap();
     assert_eq!(frames.is_allocated(huge.frame()), Some(true));
-    assert_eq!(huge.range().count(), 512);
+    assert_eq!(huge.range().count(), HUGE_FRAMES);
     let (low, high) = huge.split().unwrap();
     assert_eq!((low.order(), high.order()), (low.order(), low.order()));
     assert_eq!(low.range().end(), high.frame());
@@ -299,11 +299,11 @@ fn blocks_beside_a_giant_frame_are_freed_in_bulk() {
     assert_eq!(pages.map(|page| all.is_allocated(page)), [Some(false); 2]);
     // Nor of one that is free.
     let free = Frame::new(
-        if giant.get() < (5 * GIB) >> 12 {
+        if giant.get() < 5 * GIB / PAGE_BYTES {
             5 * GIB
         } else {
             4 * GIB
-        } >> 12,
+        } / PAGE_BYTES,
     );
     let wild = [free, Frame::new(free.get() + 1)];
     assert!(all.free_bulk(&wild, Order::PAGE).is_err());

@@ -8,7 +8,9 @@ use firstlight::frames::{
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
-use kit::{GIB, MIB, built, layout_of_nodes, layout_with_windows, page, range};
+use kit::{
+    GIB, HUGE_BYTES, HUGE_FRAMES, MIB, built, layout_of_nodes, layout_with_windows, page, range,
+};
 
 /// Memory of node 0 from `memory` without `reserved`, and windows by node.
 fn frames(
@@ -101,7 +103,7 @@ fn memory_plugged_in_is_zero_only_if_it_is_said_so() {
     let windows = [(0, range(16 * GIB, 18 * GIB))];
     let frames = frames_with_zeros(range(MIB, 64 * MIB), &[], &windows, ALL);
     let zeros = frames.statistics().zero.frames;
-    assert!(zeros > 0 && zeros == frames.statistics().free_huges * 512);
+    assert!(zeros > 0 && zeros == frames.statistics().free_huges * HUGE_FRAMES);
     frames.add(range(16 * GIB, 17 * GIB)).unwrap();
     assert_eq!(frames.statistics().zero.frames, zeros);
     frames
@@ -221,7 +223,7 @@ fn room_of_512_mib_is_as_documented() {
         let layout = layout_of_nodes(nodes, memory, &[], &windows, &LayoutPolicy::DEFAULT);
         let machine = built(layout);
         machine.add(range(START, START + gib * GIB)).unwrap();
-        let refused = machine.add(range(START + gib * GIB, START + gib * GIB + 2 * MIB));
+        let refused = machine.add(range(START + gib * GIB, START + gib * GIB + HUGE_BYTES));
         assert!(
             matches!(
                 refused,

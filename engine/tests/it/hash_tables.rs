@@ -7,14 +7,14 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use firstlight::addr::{FrameRange, Order, PhysRange};
+use firstlight::addr::{FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{Content, Frames, Hooks, NewMemory};
 use firstlight::node::NodeId;
 use firstlight::platform::DirectMap;
 use firstlight::tables::{
     self, Chunk, Growth, NoSpace, OpenTable, ShapeError, Slot, TableError, TableSize, TableSpec,
 };
-use kit::{GIB, MIB, Machine, added, range};
+use kit::{GIANT_BYTES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, TIB, added, range};
 use proptest::prelude::*;
 use real::{Kernel, RealMemory};
 
@@ -53,9 +53,9 @@ impl Hooks for Counting {
 #[test]
 fn known_zeros_are_not_written_and_the_rest_a_chunk_at_a_time() {
     let hooks = Counting::default();
-    let span = PhysRange::with_size(4 * GIB, 64 * MIB).unwrap();
-    let other = PhysRange::with_size(4 * GIB + 64 * MIB, 64 * MIB).unwrap();
-    let all = FrameRange::new(4 << 18, (4 << 18) + (128 << 8)).unwrap();
+    let at = |huge| 4 * GIANT_BYTES + huge * HUGE_BYTES;
+    let (span, other) = (range(at(0), at(32)), range(at(32), at(64)));
+    let all = range(at(0), at(64)).inner_frames();
     let mut memory =
         vec![std::mem::MaybeUninit::uninit(); Frames::bytes_for(all, 8).unwrap() as usize];
     let frames = Frames::over(all, &mut memory).unwrap().with_hooks(&hooks);
@@ -64,10 +64,12 @@ fn known_zeros_are_not_written_and_the_rest_a_chunk_at_a_time() {
         .unwrap();
     let before = frames.statistics().free_frames;
 
-    // 16 MiB in one block: zero already.
+    // Eight huge frames in one block: zero already.
     let mut first = list::<1>();
-    let table = tables::allocate(&frames, size(1 << 20), &[NodeId(0)], &mut first).unwrap();
-    assert_eq!(table[0].as_ref().unwrap().frames().count(), 4096);
+    let huges = size(8 * HUGE_BYTES / 16);
+    let table = tables::allocate(&frames, huges, &[NodeId(0)], &mut first).unwrap();
+    let count = table[0].as_ref().unwrap().frames().count();
+    assert_eq!(count, 8 * HUGE_FRAMES);
     assert_eq!(hooks.0.get(), (0, 0));
     let used = table[0].as_ref().unwrap().frames();
 
@@ -78,10 +80,10 @@ fn known_zeros_are_not_written_and_the_rest_a_chunk_at_a_time() {
         .allocate_range(FrameRange::new(used.end().get(), span.inner_frames().end().get()).unwrap())
         .unwrap();
     let mut second = list::<1>();
-    tables::allocate(&frames, size(1 << 20), &[NodeId(0)], &mut second).unwrap();
+    tables::allocate(&frames, huges, &[NodeId(0)], &mut second).unwrap();
     let (calls, zeroed) = hooks.0.get();
-    assert_eq!(zeroed, 4096);
-    assert!(calls <= 8, "{calls} calls for 4096 frames and 2^20 buckets");
+    assert_eq!(zeroed, 8 * HUGE_FRAMES);
+    assert!(calls <= 8, "{calls} calls for eight huge frames");
     tables::free(&frames, &mut second);
     frames.add(other).unwrap();
     frames.validate().unwrap();
@@ -91,7 +93,7 @@ fn known_zeros_are_not_written_and_the_rest_a_chunk_at_a_time() {
 #[test]
 fn a_free_that_breaks_the_rule_of_frees_hands_out_a_chunk_twice() {
     let hooks = Counting::default();
-    let frames = added(8 * MIB).with_hooks(&hooks);
+    let frames = added(4 * HUGE_BYTES).with_hooks(&hooks);
     let (mut first, mut second) = (list::<1>(), list::<1>());
     tables::allocate(&frames, size(256), &[NodeId(0)], &mut first).unwrap();
     let mapped = first[0].as_ref().unwrap().frames();
@@ -116,10 +118,10 @@ fn chunks_are_spread_over_nodes_and_an_error_changes_nothing() {
     assert_eq!(table.len(), 16);
     let mut share = [0u64; 3];
     for chunk in table.iter().flatten() {
-        let gib = chunk.frames().start().get() >> 18;
+        let gib = chunk.frames().start().addr().get() / GIB;
         share[usize::try_from(gib - 4).unwrap()] += chunk.frames().count();
     }
-    assert_eq!(share, [6 << 10, 5 << 10, 5 << 10]);
+    assert_eq!(share, [6, 5, 5].map(|chunks| chunks * 4 * MIB / PAGE_BYTES));
     assert_eq!(hooks.0.get().0, 16);
     tables::free(&frames, table);
 
@@ -149,11 +151,16 @@ fn chunks_are_spread_over_nodes_and_an_error_changes_nothing() {
 
 #[test]
 fn a_size_that_was_given_is_refused_with_the_most_there_can_be() {
-    let error = CONNECTIONS.given(1 << 40, 1 << 18).unwrap_err();
+    let error = CONNECTIONS.given(1 << 40, GIB / PAGE_BYTES).unwrap_err();
     assert!(error.to_string().contains("at most 4194304"), "{error}");
-    assert_eq!(CONNECTIONS.size(1 << 18, Growth::SquareRoot).buckets, 8192);
+    assert_eq!(
+        CONNECTIONS
+            .size(GIB / PAGE_BYTES, Growth::SquareRoot)
+            .buckets,
+        8192
+    );
     assert_eq!(tables::chunk_order(size(1 << 40), 1), Order::GIANT);
-    assert_eq!(tables::chunks(size(1 << 40), 1), 16 << 10);
+    assert_eq!(tables::chunks(size(1 << 40), 1), 16 * TIB / GIANT_BYTES);
     // A table of less than a page has one.
     assert_eq!(tables::chunks(size(1), 8), 1);
 }
@@ -166,7 +173,7 @@ fn a_table_on_the_allocator_s_memory_keeps_what_it_is_given() {
     } else {
         (1 << 16, 50_000)
     };
-    let memory = RealMemory::new(8);
+    let memory = RealMemory::new(4);
     let kernel = Kernel::new(&memory);
     let frames = memory.frames().with_hooks(&kernel);
     let mut chunks = list::<4>();

@@ -5,21 +5,21 @@ use crate::kit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{BlockError, DrainRequest, Holder, Hooks, Refusal, Request};
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, page, range};
+use kit::{GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range};
 
 fn machine() -> Machine {
     Machine::new(&[
         (0, range(MIB, 3 * GIB)),
         (0, range(4 * GIB, 7 * GIB)),
-        (1, range(7 * GIB, 7 * GIB + 64 * MIB + 0x5000)),
+        (1, range(7 * GIB, 7 * GIB + 64 * MIB + 5 * PAGE_BYTES)),
     ])
 }
 
 fn frames(start: u64, end: u64) -> FrameRange {
-    FrameRange::new(start / 4096, end / 4096).unwrap()
+    FrameRange::new(start / PAGE_BYTES, end / PAGE_BYTES).unwrap()
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn frames_freed_into_an_isolated_range_stay_there() {
     all.validate().unwrap();
     // In parts, as a whole, and through a cache that must not keep it.
     all.free(giant, Order::HUGE).unwrap();
-    let second = Frame::new(giant.get() + 512);
+    let second = Frame::new(giant.get() + HUGE_FRAMES);
     assert_eq!(
-        isolation.first_in_use().map(|f| f.get() / 512),
-        Some(second.get() / 512)
+        isolation.first_in_use().map(|f| f.get() / HUGE_FRAMES),
+        Some(second.get() / HUGE_FRAMES)
     );
     all.free(second, Order::PAGE).unwrap();
     assert_eq!(
@@ -104,12 +104,12 @@ fn frames_freed_into_an_isolated_range_stay_there() {
             order: Order::PAGE
         })
     );
-    for page in 513..1024 {
-        cpu.free(Frame::new(giant.get() + page), Order::PAGE)
+    for page in 1..HUGE_FRAMES {
+        cpu.free(Frame::new(second.get() + page), Order::PAGE)
             .unwrap();
     }
-    for huge in 2..512 {
-        cpu.free(Frame::new(giant.get() + huge * 512), Order::HUGE)
+    for huge in 2..GIANT_HUGES {
+        cpu.free(Frame::new(giant.get() + huge * HUGE_FRAMES), Order::HUGE)
             .unwrap();
     }
     for (frame, order) in held {
@@ -134,7 +134,7 @@ fn frames_freed_into_an_isolated_range_stay_there() {
     );
     assert_eq!(all.is_allocated(taken.start()), Some(true));
     for giant in 4..6 {
-        all.free(Frame::new(giant * GIB / 4096), Order::GIANT)
+        all.free(Frame::new(giant * GIB / PAGE_BYTES), Order::GIANT)
             .unwrap();
     }
     drop(cpu);
@@ -170,7 +170,7 @@ fn a_range_in_use_is_not_taken_and_is_released() {
 #[test]
 fn only_ends_of_memory_may_be_unaligned() {
     let all = machine().frames_with_cpus(1);
-    let first = frames(MIB, 2 * MIB);
+    let first = frames(MIB, HUGE_BYTES);
     let isolation = all.isolate(first).unwrap();
     assert_eq!(isolation.frames_in_use(), 0);
     all.validate().unwrap();
@@ -182,7 +182,7 @@ fn only_ends_of_memory_may_be_unaligned() {
         all.free(frame, Order::PAGE).unwrap();
     }
     all.validate().unwrap();
-    let odd = frames(4 * GIB, 4 * GIB + 0x3000);
+    let odd = frames(4 * GIB, 4 * GIB + 3 * PAGE_BYTES);
     assert_eq!(
         all.isolate(odd).unwrap_err(),
         kit::refused(odd.addrs(), Refusal::Misaligned)
@@ -196,7 +196,7 @@ fn only_ends_of_memory_may_be_unaligned() {
     let free = all.statistics();
     let across = frames(2 * GIB, 5 * GIB);
     let first = all
-        .isolate(frames(4 * GIB + 2 * MIB, 4 * GIB + 4 * MIB))
+        .isolate(frames(4 * GIB + HUGE_BYTES, 4 * GIB + 2 * HUGE_BYTES))
         .unwrap();
     let frame = first.range().start();
     let both = all.isolate(across).unwrap_err();
@@ -251,7 +251,7 @@ fn meet(at: &AtomicU32, step: u32) {
 /// its CPU frees them.
 #[test]
 fn isolated_frames_cached_by_a_call_are_freed_by_the_next() {
-    let all = Machine::new(&[(0, range(4 * GIB, 4 * GIB + 256 * MIB))]).frames_with_cpus(1);
+    let all = Machine::new(&[(0, range(4 * GIB, 4 * GIB + 128 * HUGE_BYTES))]).frames_with_cpus(1);
     // All is in use but one huge frame, and that in part: it is where a refill goes.
     let huge = Request::new(Order::HUGE);
     let first = all.allocate(huge).unwrap();

@@ -128,7 +128,7 @@ fn space_for_descriptors_follows_memory() {
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
 fn all_sections_of_a_large_block_are_prepared() {
     let (memmap, _) = reserve::<Line>(&Machine::new(&[(0, range(4 * GIB, 6 * GIB))]));
-    let giant = Frame::new((5 * GIB) >> 12);
+    let giant = Frame::new(5 * GIB / PAGE_BYTES);
     memmap.prepare(&[giant], Order::GIANT);
     assert_eq!(memmap.progress().ready_sections, 8);
     let before = Frame::new(giant.get() - 1);

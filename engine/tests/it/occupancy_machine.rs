@@ -2,18 +2,20 @@
 
 use crate::kit;
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::blocks::{BlockId, BlockSize, Blocks};
 use firstlight::frames::{Frames, Occupancy, Request};
-use kit::{GIB, MIB, Machine, range};
+use kit::{
+    GIANT_BYTES, GIANT_FRAMES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, range,
+};
 
-fn movable(order: u8) -> Request {
-    Request::new(Order::new(order).unwrap()).movable()
+fn movable(order: Order) -> Request {
+    Request::new(order).movable()
 }
 
 fn huge_of(frame: Frame) -> FrameRange {
-    let start = frame.get() & !511;
-    FrameRange::new(start, start + 512).unwrap()
+    let start = frame.get() & !(HUGE_FRAMES - 1);
+    FrameRange::new(start, start + HUGE_FRAMES).unwrap()
 }
 
 /// All frames of memory of a machine of one node from 4 GiB on, by use.
@@ -23,16 +25,16 @@ fn all(frames: &Frames<'_>) -> Occupancy {
 
 #[test]
 fn frames_are_counted_by_what_their_huge_frame_was_split_for() {
-    let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 6 * GIANT_BYTES))]).frames();
     let start = all(&frames);
     assert_eq!(start.movable_frames, 0);
     assert_eq!(start.free_frames, frames.statistics().free_frames);
-    assert_eq!(start.free_frames + start.fixed_frames, 2 << 18);
+    assert_eq!(start.free_frames + start.fixed_frames, 2 * GIANT_FRAMES);
 
-    let page = frames.allocate(movable(0)).unwrap();
-    let block = frames.allocate(movable(9)).unwrap();
+    let page = frames.allocate(movable(Order::PAGE)).unwrap();
+    let block = frames.allocate(movable(Order::HUGE)).unwrap();
     let kernel = frames.allocate(Request::new(Order::PAGE)).unwrap();
-    for (frame, free, movable) in [(page, 511, 1), (block, 0, 512)] {
+    for (frame, free, movable) in [(page, HUGE_FRAMES - 1, 1), (block, 0, HUGE_FRAMES)] {
         let expected = Occupancy {
             free_frames: free,
             movable_frames: movable,
@@ -42,7 +44,7 @@ fn frames_are_counted_by_what_their_huge_frame_was_split_for() {
     }
     // Tables may lie in the same huge frame.
     let with = frames.occupancy(huge_of(kernel));
-    assert_eq!(with.free_frames + with.fixed_frames, 512);
+    assert_eq!(with.free_frames + with.fixed_frames, HUGE_FRAMES);
     frames.free(kernel, Order::PAGE).unwrap();
     let without = frames.occupancy(huge_of(kernel));
     assert_eq!(with.fixed_frames, without.fixed_frames + 1);
@@ -50,16 +52,16 @@ fn frames_are_counted_by_what_their_huge_frame_was_split_for() {
         .allocate_range(kit::block(kernel, Order::PAGE))
         .unwrap();
     let now = all(&frames);
-    assert_eq!(now.movable_frames, 513);
+    assert_eq!(now.movable_frames, HUGE_FRAMES + 1);
     assert_eq!(now.fixed_frames, start.fixed_frames + 1);
 }
 
 /// A giant frame in use as one block, then in part.
 #[test]
 fn a_giant_frame_is_what_it_was_allocated_for() {
-    let frames = Machine::new(&[(0, range(4 * GIB, 8 * GIB))]).frames();
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 8 * GIANT_BYTES))]).frames();
     let unmovable = Request::new(Order::GIANT);
-    for (request, is_movable) in [(movable(18), true), (unmovable, false)] {
+    for (request, is_movable) in [(movable(Order::GIANT), true), (unmovable, false)] {
         let giant = frames.allocate(request).unwrap();
         let whole = FrameRange::block(giant, Order::GIANT).unwrap();
         let used = |range: FrameRange| {
@@ -71,15 +73,15 @@ fn a_giant_frame_is_what_it_was_allocated_for() {
                 (fixed, movable)
             }
         };
-        assert_eq!(used(whole), (1 << 18, 0));
+        assert_eq!(used(whole), (GIANT_FRAMES, 0));
         // A range that ends in the middle of it.
-        let part = FrameRange::new(giant.get(), giant.get() + 1024).unwrap();
-        assert_eq!(used(part), (1024, 0));
+        let part = FrameRange::new(giant.get(), giant.get() + 2 * HUGE_FRAMES).unwrap();
+        assert_eq!(used(part), (2 * HUGE_FRAMES, 0));
         frames.free(giant, Order::PAGE).unwrap();
-        assert_eq!(used(whole), ((1 << 18) - 1, 0));
+        assert_eq!(used(whole), (GIANT_FRAMES - 1, 0));
         let rest = FrameRange::new(giant.get() + 1, whole.end().get()).unwrap();
         frames.free_frames(rest).unwrap();
-        assert_eq!(frames.occupancy(whole).free_frames, 1 << 18);
+        assert_eq!(frames.occupancy(whole).free_frames, GIANT_FRAMES);
     }
     // Past all memory.
     let none = FrameRange::new(1 << 30, 2 << 30).unwrap();
@@ -89,26 +91,29 @@ fn a_giant_frame_is_what_it_was_allocated_for() {
 /// What is absent or offline has no use.
 #[test]
 fn what_is_absent_or_offline_does_not_count() {
-    let span = FrameRange::new(4 << 18, 8 << 18).unwrap();
+    let at = |huge| 4 * GIANT_BYTES + huge * HUGE_BYTES;
+    let span = range(at(0), 8 * GIANT_BYTES).inner_frames();
     let bytes = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
     let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(bytes))).unwrap();
-    let came = range(5 * GIB + MIB, 6 * GIB + 64 * MIB);
+    // From the middle of a huge frame on.
+    let came = range(at(1) - HUGE_BYTES / 2, at(GIANT_HUGES));
     frames.add(came).unwrap();
     let free = |free_frames| Occupancy {
         free_frames,
         ..Occupancy::default()
     };
-    assert_eq!(all(&frames), free(came.bytes() / 4096));
-    frames.offline(range(5 * GIB + 256 * MIB, 6 * GIB)).unwrap();
-    assert_eq!(all(&frames), free((64 + 255) * 256));
+    assert_eq!(all(&frames), free(came.bytes() / PAGE_BYTES));
+    frames.offline(range(at(9), at(GIANT_HUGES - 4))).unwrap();
+    let left = (8 + 4) * HUGE_FRAMES + HUGE_FRAMES / 2;
+    assert_eq!(all(&frames), free(left));
     // Half of the first huge frame is absent. It was never one block, so all of it counts as fixed.
     let mut pages = 0;
-    while frames.allocate(movable(0)).is_ok() {
+    while frames.allocate(movable(Order::PAGE)).is_ok() {
         pages += 1;
     }
-    assert_eq!(pages, (64 + 255) * 256);
+    assert_eq!(pages, left);
     let first = frames.occupancy(huge_of(came.inner_frames().start()));
-    let fixed_frames = 256;
+    let fixed_frames = HUGE_FRAMES / 2;
     assert_eq!(
         first,
         Occupancy {
@@ -137,7 +142,7 @@ fn a_block_is_removable_while_nothing_in_it_is_fixed() {
     assert!(!removable(id));
     frames.free(first, Order::PAGE).unwrap();
     assert!(removable(id));
-    while let Ok(page) = frames.allocate(movable(9)) {
+    while let Ok(page) = frames.allocate(movable(Order::HUGE)) {
         assert!(page.get() > 0);
     }
     // All is in use now, and the same blocks could leave.

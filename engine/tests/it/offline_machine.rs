@@ -5,7 +5,7 @@ use crate::kit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{
     BlockError, Content, Cursor, DrainRequest, Frames, Holder, Hooks, HotplugError, Refusal,
     Request,
@@ -13,7 +13,7 @@ use firstlight::frames::{
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
 use kit::threads::{Held, SetOnDrop, random};
-use kit::{GIB, MIB, built, layout_with_windows, range};
+use kit::{GIANT_BYTES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, built, layout_with_windows, range};
 
 const DIMM: u64 = 128 * MIB;
 
@@ -63,14 +63,14 @@ fn dimms_come_and_go_in_any_order() {
         let (come, go) = (shuffled(seed), shuffled(seed + 100));
         for (count, slot) in (1..).zip(come) {
             machine.add(dimm(slot)).unwrap();
-            let managed = before.managed_frames + count * (DIMM / 4096);
+            let managed = before.managed_frames + count * (DIMM / PAGE_BYTES);
             assert_eq!(machine.statistics().managed_frames, managed);
         }
-        // Neighbours have merged: 1 GiB in one block.
+        // Neighbours have merged: a giant frame in one block.
         let giants = machine.statistics().free_giants;
-        assert!(giants >= before.free_giants + 32);
+        assert!(giants >= before.free_giants + 32 * GIB / GIANT_BYTES);
         for (count, slot) in (1..).zip(go) {
-            let frames = DIMM / 4096;
+            let frames = DIMM / PAGE_BYTES;
             machine.offline(dimm(slot)).unwrap();
             assert_eq!(
                 machine.statistics().managed_frames,
@@ -165,15 +165,15 @@ fn what_is_in_use_stays_and_is_named() {
         range: dimm(0),
         frame: borrowed.range().start(),
         why: Refusal::InUse {
-            frames: 512,
+            frames: HUGE_FRAMES,
             holder: Holder::Allocation,
             held_by_cpus: 0,
-            in_work: 512,
+            in_work: HUGE_FRAMES,
         },
     };
     assert_eq!(refused, expected);
-    let expected = "workers have 512 frames and give them back soon";
-    assert!(refused.to_string().contains(expected), "{refused}");
+    let expected = format!("workers have {HUGE_FRAMES} frames and give them back soon");
+    assert!(refused.to_string().contains(&expected), "{refused}");
     drop(borrowed);
     machine.offline(dimm(0)).unwrap();
     machine.validate().unwrap();
@@ -189,7 +189,7 @@ fn bad_ranges_do_not_go_and_change_nothing() {
     let (start, end) = (d.start().get(), d.start().get() + d.bytes());
     for bad in [
         range(start, start),
-        range(start + 4096, end),
+        range(start + PAGE_BYTES, end),
         range(start, end - MIB),
         range(start + 1, end),
     ] {
@@ -197,8 +197,8 @@ fn bad_ranges_do_not_go_and_change_nothing() {
     }
     // Half of it is absent; a hole of the machine; above it.
     for bad in [
-        range(start - 2 * MIB, end),
-        range(start, end + 2 * MIB),
+        range(start - HUGE_BYTES, end),
+        range(start, end + HUGE_BYTES),
         range(GIB, 2 * GIB),
         range(1 << 50, 1 << 51),
     ] {
@@ -235,8 +235,8 @@ fn bad_ranges_do_not_go_and_change_nothing() {
         .layout()
         .extents()
         .find(|extent| !extent.kind.may_become_free());
-    let frame = reserved.unwrap().frames.start().get() / 512 * 512;
-    let tables = FrameRange::new(frame, frame + 512).unwrap().addrs();
+    let frame = reserved.unwrap().frames.start().get() / HUGE_FRAMES * HUGE_FRAMES;
+    let tables = FrameRange::new(frame, frame + HUGE_FRAMES).unwrap().addrs();
     assert!(matches!(
         offline(tables),
         HotplugError {
@@ -261,7 +261,10 @@ fn bad_ranges_do_not_go_and_change_nothing() {
     // What is offline is neither added, adopted, allocated, freed nor isolated as free memory.
     machine.offline(d).unwrap();
     let frame = d.inner_frames().start();
-    for refused in [machine.add(d), machine.adopt(range(start, start + 4096))] {
+    for refused in [
+        machine.add(d),
+        machine.adopt(range(start, start + PAGE_BYTES)),
+    ] {
         assert!(matches!(
             refused,
             Err(HotplugError {
@@ -294,7 +297,7 @@ fn bad_ranges_do_not_go_and_change_nothing() {
 #[test]
 fn reserved_memory_that_stays_is_named() {
     let (memory, window) = (range(4 * GIB, 6 * GIB), range(64 * GIB, 65 * GIB));
-    let kernel = range(5 * GIB + MIB, 5 * GIB + 3 * MIB);
+    let kernel = range(5 * GIB + MIB, 5 * GIB + MIB + HUGE_BYTES);
     let layout = layout_with_windows(memory, &[kernel], &[(0, window)], &LayoutPolicy::DEFAULT);
     let machine = built(layout);
     let owner = |block: PhysRange| match machine.offline(block).unwrap_err() {
@@ -311,7 +314,7 @@ fn reserved_memory_that_stays_is_named() {
         other => panic!("{other}"),
     };
     let (frame, frames, name) = owner(range(5 * GIB, 5 * GIB + DIMM));
-    assert_eq!((frame.addr(), frames), (kernel.start(), 512));
+    assert_eq!((frame.addr(), frames), (kernel.start(), HUGE_FRAMES));
     assert_eq!(name, Some("test"));
     // The allocator's own tables lie at the end.
     let (frame, _, name) = owner(range(6 * GIB - DIMM, 6 * GIB));
@@ -365,7 +368,8 @@ fn what_is_offline_is_not_isolated() {
     for gone in [boot, dimm_0] {
         machine.offline(gone).unwrap();
         let frame = gone.inner_frames().start();
-        let around = FrameRange::new(frame.get() - 512, frame.get() + 1024).unwrap();
+        let around =
+            FrameRange::new(frame.get() - HUGE_FRAMES, frame.get() + 2 * HUGE_FRAMES).unwrap();
         let around = around.intersect(FrameRange::new(0, gone.inner_frames().end().get()).unwrap());
         for isolated in [gone.inner_frames(), around] {
             let refused = machine.isolate(isolated).unwrap_err();
@@ -395,7 +399,7 @@ fn what_is_offline_is_not_isolated() {
 /// Nothing is undone of what was not begun.
 #[test]
 fn a_list_that_is_full_at_once_leaves_the_first_frame_alone() {
-    let span = FrameRange::new(4 * GIB / 4096, 8 * GIB / 4096).unwrap();
+    let span = FrameRange::new(4 * GIB / PAGE_BYTES, 8 * GIB / PAGE_BYTES).unwrap();
     let bytes = usize::try_from(Frames::bytes_for(span, 3).unwrap()).unwrap();
     let machine = Frames::over(span, Box::leak(Box::new_uninit_slice(bytes))).unwrap();
     machine.add(range(4 * GIB, 8 * GIB)).unwrap();
@@ -422,7 +426,8 @@ fn a_list_that_is_full_at_once_leaves_the_first_frame_alone() {
 fn windows_that_cost_too_much_are_left_out() {
     let memory = range(4 * GIB, 4 * GIB + 64 * MIB);
     // The first takes all but a rest; all sizes of that are met.
-    let sizes = [1 << 41, 2 * MIB, 4096, 2 * MIB, 4096, 1 << 40, 4096];
+    let page = PAGE_BYTES;
+    let sizes = [1 << 41, HUGE_BYTES, page, HUGE_BYTES, page, 1 << 40, page];
     let window = |(at, bytes): (u64, u64)| {
         let start = 64 * GIB + (at << 42);
         (0, range(start, start + bytes))
@@ -442,7 +447,7 @@ fn memory_of_the_start_stays() {
     let block = range(5 * GIB, 5 * GIB + 128 * MIB);
     machine.offline(block).unwrap();
     let managed = machine.statistics().managed_frames;
-    assert_eq!(managed, before.managed_frames - 128 * MIB / 4096);
+    assert_eq!(managed, before.managed_frames - 128 * MIB / PAGE_BYTES);
     assert!(matches!(
         machine.remove(block),
         Err(HotplugError {
@@ -458,7 +463,7 @@ fn memory_of_the_start_stays() {
 /// A full list says how much is needed, and nothing changes.
 #[test]
 fn a_full_list_says_how_much_is_needed() {
-    let span = FrameRange::new(0, 16 * GIB / 4096).unwrap();
+    let span = FrameRange::new(0, 16 * GIB / PAGE_BYTES).unwrap();
     let bytes = usize::try_from(Frames::bytes_for(span, 3).unwrap()).unwrap();
     let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(bytes))).unwrap();
     frames.add(range(4 * GIB, 16 * GIB)).unwrap();
@@ -526,8 +531,8 @@ fn a_cpu_lets_go_of_what_goes() {
     let movable = Request::new(Order::PAGE).zone(ZoneKind::Movable);
     let one = cpu.allocate(movable.movable()).unwrap();
     cpu.free(one, Order::PAGE).unwrap();
-    let huge = one.get() / 512 * 512;
-    let block = FrameRange::new(huge, huge + 512).unwrap().addrs();
+    let huge = one.get() / HUGE_FRAMES * HUGE_FRAMES;
+    let block = FrameRange::new(huge, huge + HUGE_FRAMES).unwrap().addrs();
     let refused = machine.offline(block).unwrap_err();
     let HotplugError {
         why: Refusal::InUse { held_by_cpus, .. },
@@ -576,7 +581,7 @@ fn dimms_come_and_go_beside_threads() {
     // By DIMM: whether it is gone; by page: whether it is held.
     let gone: Vec<_> = (0..8).map(|_| AtomicBool::new(true)).collect();
     let held = Held::new(range(64 * GIB, 65 * GIB));
-    let per_dimm = usize::try_from(DIMM / 4096).unwrap();
+    let per_dimm = usize::try_from(DIMM / PAGE_BYTES).unwrap();
     let (done, moved) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for cpu in 0..CPUS {

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{
     BlockError, BuildError, CpuError, Exhausted, Frames, Hooks, HotplugError, RangeError, Refusal,
     Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, range};
+use kit::{GIB, HUGE_BYTES, HUGE_FRAMES, MIB, range};
 
 const PAGE: Request = Request::new(Order::PAGE);
 
@@ -32,7 +32,7 @@ fn memory_is_there_once_it_is_added() {
     assert_eq!(frames.statistics(), Default::default());
     frames.add(range(5 * GIB, 5 * GIB + MIB)).unwrap();
     let first = frames.allocate(PAGE).unwrap();
-    assert_eq!(first, Frame::new(5 * GIB / 4096));
+    assert_eq!(first, Frame::new(5 * GIB / PAGE_BYTES));
     // Neighbours become one block, whatever the order they come in.
     frames.add(range(5 * GIB + 3 * MIB, 6 * GIB)).unwrap();
     frames.add(range(5 * GIB + MIB, 5 * GIB + 3 * MIB)).unwrap();
@@ -41,10 +41,10 @@ fn memory_is_there_once_it_is_added() {
     let low = PAGE.zone(ZoneKind::Dma);
     assert!(frames.allocate(low).is_err());
     frames.add(range(MIB, 2 * MIB)).unwrap();
-    assert_eq!(frames.allocate(low).unwrap(), Frame::new(256));
+    assert_eq!(frames.allocate(low).unwrap(), Frame::new(MIB / PAGE_BYTES));
     let statistics = frames.statistics();
-    assert_eq!(statistics.managed_frames, (GIB + MIB) / 4096);
-    assert_eq!(statistics.free_frames, MIB / 4096 - 1);
+    assert_eq!(statistics.managed_frames, (GIB + MIB) / PAGE_BYTES);
+    assert_eq!(statistics.free_frames, MIB / PAGE_BYTES - 1);
     frames.validate().unwrap();
 }
 
@@ -52,7 +52,7 @@ fn memory_is_there_once_it_is_added() {
 fn what_was_never_added_is_freed_only_if_adopted() {
     let frames = over(range(0, GIB), 8);
     let tables = range(MIB, 2 * MIB);
-    let first = Frame::new(256);
+    let first = Frame::new(MIB / PAGE_BYTES);
     // No memory at all so far, then memory beside it.
     let refused = frames.free(first, Order::PAGE);
     assert!(matches!(refused, Err(BlockError::OutsideMemory { .. })));
@@ -69,9 +69,9 @@ fn what_was_never_added_is_freed_only_if_adopted() {
     assert_eq!(frames.statistics().free_frames, free);
     frames.free(first, Order::PAGE).unwrap();
     frames
-        .free_frames(FrameRange::new(257, 512).unwrap())
+        .free_frames(FrameRange::new(first.get() + 1, 2 * MIB / PAGE_BYTES).unwrap())
         .unwrap();
-    assert_eq!(frames.statistics().free_frames, free + 256);
+    assert_eq!(frames.statistics().free_frames, free + MIB / PAGE_BYTES);
     assert!(frames.free(first, Order::PAGE).is_err(), "freed twice");
     frames.validate().unwrap();
 }
@@ -89,7 +89,7 @@ fn bad_ranges_are_refused_and_change_nothing() {
     };
     let misaligned = [
         range(64 * MIB + 1, 65 * MIB),
-        range(64 * MIB, 64 * MIB + 4095),
+        range(64 * MIB, 64 * MIB + PAGE_BYTES - 1),
     ];
     for range in [range(64 * MIB, 64 * MIB)].iter().chain(&misaligned) {
         assert_eq!(bad(*range), kit::refused(*range, Refusal::Misaligned));
@@ -98,9 +98,9 @@ fn bad_ranges_are_refused_and_change_nothing() {
         (0, 2 * MIB, 0),
         (GIB - MIB, GIB + MIB, GIB),
         (1 << 60, (1 << 60) + MIB, 1 << 60),
-        (0, !4095, 0),
+        (0, !(PAGE_BYTES - 1), 0),
     ] {
-        let (range, frame) = (range(start, end), Frame::new(outside / 4096));
+        let (range, frame) = (range(start, end), Frame::new(outside / PAGE_BYTES));
         assert_eq!(
             bad(range),
             HotplugError {
@@ -116,7 +116,7 @@ fn bad_ranges_are_refused_and_change_nothing() {
         (31 * MIB, 33 * MIB, 31 * MIB),
         (2 * MIB, 64 * MIB, 16 * MIB),
     ] {
-        let (range, frame) = (range(start, end), Frame::new(present / 4096));
+        let (range, frame) = (range(start, end), Frame::new(present / PAGE_BYTES));
         assert_eq!(
             bad(range),
             HotplugError {
@@ -178,7 +178,7 @@ fn a_cpu_caches_of_memory_that_came_after_it() {
     frames.add(range(16 * MIB, 17 * MIB)).unwrap();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let low = cpu.allocate(PAGE).unwrap();
-    assert_eq!(low, Frame::new(4096));
+    assert_eq!(low, Frame::new(16 * MIB / PAGE_BYTES));
     frames.add(range(8 * GIB, 12 * GIB)).unwrap();
     let high = cpu.allocate(PAGE).unwrap();
     assert!(high.addr().get() >= 8 * GIB, "the highest zone first");
@@ -195,9 +195,9 @@ fn a_cpu_caches_of_memory_that_came_after_it() {
 #[test]
 #[cfg_attr(miri, ignore = "long, and nothing in it that other tests do not reach")]
 fn a_cpu_caches_of_memory_that_comes_page_by_page() {
-    let frames = kit::with_cpus(over(range(0, GIB), 8), 1);
-    let mut pages = (0..1 << 15).map(|page| page * 4096);
-    let mut add = |page| frames.add(range(page, page + 4096)).unwrap();
+    let frames = kit::with_cpus(over(range(0, 512 * HUGE_BYTES), 8), 1);
+    let mut pages = (0..64 * HUGE_FRAMES).map(|page| page * PAGE_BYTES);
+    let mut add = |page| frames.add(range(page, page + PAGE_BYTES)).unwrap();
     add(pages.next().unwrap());
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     pages.for_each(&mut add);
@@ -213,8 +213,12 @@ fn a_cpu_caches_of_memory_that_comes_page_by_page() {
 #[test]
 fn memory_added_twice_at_the_same_moment_is_added_once() {
     let pieces = if cfg!(miri) { 4 } else { 256 };
-    let frames = &over(range(0, 8 * GIB), 300);
-    let piece = |at: u64| range(4 * GIB + at * 3 * MIB, 4 * GIB + at * 3 * MIB + 2 * MIB);
+    let frames = &over(range(0, 4 * GIB + 2048 * HUGE_BYTES), 300);
+    // With half a huge frame between two of them.
+    let piece = |at: u64| {
+        let start = 4 * GIB + at * 3 * (HUGE_BYTES / 2);
+        range(start, start + HUGE_BYTES)
+    };
     let added = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -251,8 +255,8 @@ fn memory_added_twice_at_the_same_moment_is_added_once() {
     });
     assert_eq!(added.into_inner(), pieces);
     let statistics = frames.statistics();
-    assert_eq!(statistics.managed_frames, pieces * 512);
-    assert_eq!(statistics.free_frames, pieces * 512);
+    assert_eq!(statistics.managed_frames, pieces * HUGE_FRAMES);
+    assert_eq!(statistics.free_frames, pieces * HUGE_FRAMES);
     frames.validate().unwrap();
 }
 
@@ -263,30 +267,33 @@ fn what_is_absent_is_not_isolated() {
     let isolate = |from, to| frames.isolate(span(range(from, to)));
     let is_absent = |from, to, at: u64| {
         let refused = isolate(from, to).unwrap_err();
-        let frame = Frame::new(at / 4096);
+        let frame = Frame::new(at / PAGE_BYTES);
         assert_eq!((refused.frame, refused.why), (frame, Refusal::NotMemory));
     };
     // Zone Normal has no memory yet, zone DMA32 none below.
     is_absent(GIB, 8 * GIB, 4 * GIB);
-    is_absent(GIB - 2 * MIB, 4 * GIB, GIB - 2 * MIB);
+    is_absent(GIB - HUGE_BYTES, 4 * GIB, GIB - HUGE_BYTES);
     let isolation = isolate(GIB, 4 * GIB).unwrap();
     frames.add(range(4 * GIB, 7 * GIB)).unwrap();
     assert_eq!(isolation.first_in_use(), None);
     let page = frames.allocate(PAGE).unwrap();
-    assert_eq!(page, Frame::new(4 * GIB / 4096));
+    assert_eq!(page, Frame::new(4 * GIB / PAGE_BYTES));
     assert_eq!(isolation.take(), Ok(span(range(GIB, 4 * GIB))));
     frames.free_frames(span(range(GIB, 4 * GIB))).unwrap();
     frames.free(page, Order::PAGE).unwrap();
     // A huge frame with some memory: what comes there is isolated, too.
     frames.add(range(7 * GIB, 7 * GIB + MIB)).unwrap();
-    let isolation = isolate(GIB, 7 * GIB + 2 * MIB).unwrap();
-    let rest = range(7 * GIB + MIB, 7 * GIB + 2 * MIB);
+    let isolation = isolate(GIB, 7 * GIB + HUGE_BYTES).unwrap();
+    let rest = range(7 * GIB + MIB, 7 * GIB + HUGE_BYTES);
     assert_eq!(isolation.first_in_use(), Some(span(rest).start()));
     frames.add(rest).unwrap();
     assert_eq!(isolation.first_in_use(), None);
     drop(isolation);
     frames.validate().unwrap();
-    assert_eq!(frames.statistics().free_frames, (6 * GIB + 2 * MIB) / 4096);
+    assert_eq!(
+        frames.statistics().free_frames,
+        (6 * GIB + HUGE_BYTES) / PAGE_BYTES
+    );
 }
 
 /// What was prepared, and how often nothing was found.
@@ -314,9 +321,11 @@ fn adopted_pages_are_prepared_before_a_cpu_caches_them() {
     let frames = over(range(4 * GIB, 5 * GIB), 8);
     let frames = kit::with_cpus(frames.with_hooks(&kernel), 1);
     frames.add(range(4 * GIB + 64 * MIB, 5 * GIB)).unwrap();
-    frames.adopt(range(4 * GIB, 4 * GIB + MIB)).unwrap();
+    frames
+        .adopt(range(4 * GIB, 4 * GIB + HUGE_BYTES / 2))
+        .unwrap();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let first = 4 * GIB / 4096;
+    let first = 4 * GIB / PAGE_BYTES;
     for frame in first..first + 200 {
         cpu.free(Frame::new(frame), Order::PAGE).unwrap();
     }
@@ -334,9 +343,9 @@ fn frames_in_a_row_that_are_found_exhaust_nothing() {
     let kernel = Kernel::default();
     let frames = over(range(4 * GIB, 5 * GIB), 8);
     let frames = kit::with_cpus(frames.with_hooks(&kernel), 1);
-    frames.add(range(4 * GIB, 4 * GIB + 2 * MIB)).unwrap();
+    frames.add(range(4 * GIB, 4 * GIB + HUGE_BYTES)).unwrap();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let all = FrameRange::new(4 * GIB / 4096, 4 * GIB / 4096 + 512).unwrap();
+    let all = FrameRange::new(4 * GIB / PAGE_BYTES, 4 * GIB / PAGE_BYTES + HUGE_FRAMES).unwrap();
     frames.allocate_range(all).unwrap();
     // Three in a row, no four that are aligned.
     let three = FrameRange::new(all.start().get() + 1, all.start().get() + 4).unwrap();

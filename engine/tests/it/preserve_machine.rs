@@ -5,7 +5,7 @@ use crate::kit;
 
 use std::num::NonZeroU64;
 
-use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::frames::Frames;
 use firstlight::map::{MapEntry, MemoryKind};
 use firstlight::node::NodeId;
@@ -80,7 +80,10 @@ fn preserved_memory_is_neither_allocated_nor_written_until_its_owner_frees_it() 
     let (frames, preserved, platform) = started(Some(&mut table));
     let mut preserved = preserved.unwrap();
     assert_eq!(preserved.check_nodes(frames.layout()), Ok(()));
-    let guests: u64 = GUESTS.iter().map(|(start, end)| (end - start) / 4096).sum();
+    let guests: u64 = GUESTS
+        .iter()
+        .map(|(start, end)| (end - start) / PAGE_BYTES)
+        .sum();
     assert_eq!(frames.statistics().free_frames, all_free - guests);
     assert_eq!(
         frames.statistics().managed_frames,

@@ -12,10 +12,14 @@ use firstlight::frames::{AllocError, Content, Cursor, Frames, RangeError, Reques
 use firstlight::node::NodeId;
 use firstlight::reporting::{Host, HostError, Knob, Reporter};
 use firstlight::zeroing::{self, Zeroing};
-use kit::{GIB, MIB, huge, page};
+use kit::{GIANT_BYTES, GIANT_FRAMES, GIANT_HUGES, HUGE_BYTES, HUGE_FRAMES, huge, page};
 use real::{Kernel, RealMemory};
 
 const MS: u64 = 1_000_000;
+/// Order of a huge frame.
+const HUGE: u64 = Order::HUGE.get() as u64;
+/// Frames of the machine, 64 MiB with pages of 4 KiB.
+const FRAMES: u64 = 32 * HUGE_FRAMES;
 
 /// A device: it lists what it is given, and answers as it is set to.
 struct Device<'r> {
@@ -98,7 +102,7 @@ fn reported(frames: &Frames<'_>) -> u64 {
 
 #[test]
 fn a_pass_reports_a_sixteenth_and_then_rests() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let frames = memory.frames();
     let device = Device::new(&memory);
     let mut reporter = Reporter::new(&frames, &device);
@@ -108,8 +112,8 @@ fn a_pass_reports_a_sixteenth_and_then_rests() {
     let mut now = 0;
     for done in 1..=16 {
         pass(&mut reporter, now);
-        assert_eq!(device.frames(), 1024);
-        assert_eq!(reported(&frames), done * 1024);
+        assert_eq!(device.frames(), 2 * HUGE_FRAMES);
+        assert_eq!(reported(&frames), done * 2 * HUGE_FRAMES);
         // Called too early it does nothing.
         assert_eq!(reporter.step(now + 1), Next::At(now + 2000 * MS));
         assert_eq!(device.frames(), 0);
@@ -117,23 +121,23 @@ fn a_pass_reports_a_sixteenth_and_then_rests() {
     }
     // All of it; nothing is reported twice.
     pass(&mut reporter, now);
-    assert_eq!((device.frames(), reported(&frames)), (0, 16_384));
+    assert_eq!((device.frames(), reported(&frames)), (0, FRAMES));
     let seen = reporter.statistics();
     assert_eq!(
         (seen.reported_bytes, seen.reports, seen.passes),
-        (64 * MIB, 16, 17)
+        (32 * HUGE_BYTES, 16, 17)
     );
     // What is handed out is the guest's again, and is reported once it is free.
     let block = frames.allocate(huge()).unwrap();
-    assert_eq!(reported(&frames), 15_872);
+    assert_eq!(reported(&frames), FRAMES - HUGE_FRAMES);
     frames.free(block, Order::HUGE).unwrap();
     pass(&mut reporter, now + 2000 * MS);
-    assert_eq!((device.frames(), reported(&frames)), (512, 16_384));
+    assert_eq!((device.frames(), reported(&frames)), (HUGE_FRAMES, FRAMES));
 }
 
 #[test]
 fn without_a_budget_one_pass_reports_all_in_batches() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let frames = memory.frames();
     let device = Device {
         capacity: 5,
@@ -148,21 +152,21 @@ fn without_a_budget_one_pass_reports_all_in_batches() {
     assert_eq!(reports.len(), 7);
     for report in &reports {
         let frames: u64 = report.iter().map(|range| range.count()).sum();
-        assert!(frames <= 5 * 512 && report.len() <= 2, "{report:?}");
+        assert!(frames <= 5 * HUGE_FRAMES && report.len() <= 2, "{report:?}");
         assert!(report.iter().all(|range| !range.contains(kept)));
     }
-    assert_eq!(reported(&frames), 31 * 512);
+    assert_eq!(reported(&frames), 31 * HUGE_FRAMES);
 }
 
 #[test]
 fn pages_only_if_they_are_wanted_and_zeros_not_at_all() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let frames = memory.frames();
     let device = Device::new(&memory);
     let zeroing = Zeroing::new(&frames, &memory.mapped);
     for (knob, value) in [
         (zeroing::Knob::Enabled, 1),
-        (zeroing::Knob::LowBytes, 8 * MIB),
+        (zeroing::Knob::LowBytes, 4 * HUGE_BYTES),
     ] {
         zeroing.set(knob, value).unwrap();
     }
@@ -174,18 +178,18 @@ fn pages_only_if_they_are_wanted_and_zeros_not_at_all() {
     pass(&mut reporter, 0);
     let seen = frames.statistics();
     assert_eq!((seen.zero.huges, seen.reported.huges), (4, 27));
-    assert_eq!(seen.reported.frames, 27 * 512);
+    assert_eq!(seen.reported.frames, 27 * HUGE_FRAMES);
     // Nothing below a huge frame.
-    reporter.set(Knob::Order, 8).unwrap_err();
+    reporter.set(Knob::Order, HUGE - 1).unwrap_err();
     pass(&mut reporter, 10_000 * MS);
-    assert_eq!(reported(&frames), 27 * 512);
+    assert_eq!(reported(&frames), 27 * HUGE_FRAMES);
     frames.free(held, Order::PAGE).unwrap();
     frames.validate().unwrap();
 }
 
 #[test]
 fn devices_that_fail_lose_no_frame_and_promise_nothing() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let kernel = Kernel::new(&memory);
     let frames = memory.frames().with_hooks(&kernel);
     let device = Device::new(&memory);
@@ -204,7 +208,7 @@ fn devices_that_fail_lose_no_frame_and_promise_nothing() {
         assert!(!reporter.knobs().enabled && !failure.to_string().is_empty());
         assert_eq!(reporter.statistics().failures, failures);
         let seen = frames.statistics();
-        assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+        assert_eq!((seen.free_frames, seen.in_work_frames), (FRAMES, 0));
         assert_eq!(reported(&frames), 0);
         // Off: the device is left alone.
         device.frames();
@@ -218,12 +222,12 @@ fn devices_that_fail_lose_no_frame_and_promise_nothing() {
     device.answers(Ok(()));
     reporter.set(Knob::Enabled, 1).unwrap();
     pass(&mut reporter, 0);
-    assert_eq!(reported(&frames), 1024);
+    assert_eq!(reported(&frames), 2 * HUGE_FRAMES);
 }
 
 #[test]
 fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let frames = memory.frames();
     let device = Device::new(&memory);
     let mut reporter = on(&frames, &device);
@@ -231,7 +235,7 @@ fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
     device.answers(Err(failure));
     device.is_released.store(false, Ordering::Relaxed);
     reporter.step(0);
-    assert_eq!(reporter.statistics().unreleased_frames, 1024);
+    assert_eq!(reporter.statistics().unreleased_frames, 2 * HUGE_FRAMES);
     // Switched on again, it waits for the device.
     reporter.set(Knob::Enabled, 1).unwrap();
     device.frames();
@@ -253,14 +257,17 @@ fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
     );
     assert_eq!(taken.len(), 30);
     let held: Vec<FrameRange> = reporter.unreleased().collect();
-    assert_eq!(held.iter().map(|range| range.count()).sum::<u64>(), 1024);
+    assert_eq!(
+        held.iter().map(|range| range.count()).sum::<u64>(),
+        2 * HUGE_FRAMES
+    );
     frames.validate().unwrap();
     device.is_released.store(true, Ordering::Relaxed);
     device.answers(Ok(()));
     reporter.set(Knob::Enabled, 0).unwrap();
     reporter.step(2);
     assert_eq!(reporter.statistics().unreleased_frames, 0);
-    assert_eq!(frames.statistics().free_frames, 1024);
+    assert_eq!(frames.statistics().free_frames, 2 * HUGE_FRAMES);
     for block in taken {
         frames.free(block, Order::HUGE).unwrap();
     }
@@ -269,7 +276,7 @@ fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
 
 #[test]
 fn a_reporter_that_ends_frees_what_the_device_let_go_of_and_nothing_else() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let frames = memory.frames();
     let device = Device::new(&memory);
     let dead = |frames| {
@@ -277,7 +284,7 @@ fn a_reporter_that_ends_frees_what_the_device_let_go_of_and_nothing_else() {
         device.answers(Err(HostError::Unreleased { waited_ns: 1 }));
         device.is_released.store(false, Ordering::Relaxed);
         reporter.step(0);
-        assert_eq!(reporter.statistics().unreleased_frames, 1024);
+        assert_eq!(reporter.statistics().unreleased_frames, 2 * HUGE_FRAMES);
         reporter
     };
     // The device was reset meanwhile.
@@ -285,14 +292,17 @@ fn a_reporter_that_ends_frees_what_the_device_let_go_of_and_nothing_else() {
     device.is_released.store(true, Ordering::Relaxed);
     drop(reporter);
     let seen = frames.statistics();
-    assert_eq!((seen.free_frames, seen.reported.frames), (16_384, 0));
+    assert_eq!((seen.free_frames, seen.reported.frames), (FRAMES, 0));
     // It was not: what it may still drop is allocated, in no call in flight, and freed by hand once
     // it was.
     let reporter = dead(&frames);
     let held: Vec<FrameRange> = reporter.unreleased().collect();
     drop(reporter);
     let seen = frames.statistics();
-    assert_eq!((seen.free_frames, seen.in_work_frames), (15_360, 0));
+    assert_eq!(
+        (seen.free_frames, seen.in_work_frames),
+        (FRAMES - 2 * HUGE_FRAMES, 0)
+    );
     frames.validate().unwrap();
     let taken: Vec<_> = std::iter::from_fn(|| frames.allocate(huge()).ok()).collect();
     assert_eq!(taken.len(), 30);
@@ -303,7 +313,7 @@ fn a_reporter_that_ends_frees_what_the_device_let_go_of_and_nothing_else() {
     for range in held {
         frames.free_frames(range).unwrap();
     }
-    assert_eq!(frames.statistics().free_frames, 16_384);
+    assert_eq!(frames.statistics().free_frames, FRAMES);
     assert_eq!(reported(&frames), 0);
 }
 
@@ -319,7 +329,7 @@ impl<F: Fn(&[FrameRange]) + Sync> Host for During<F> {
 
 #[test]
 fn what_a_driver_had_that_panicked_stays_allocated() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let frames = memory.frames();
     let driver = During(|_: &[FrameRange]| panic!("the driver dies"));
     let mut reporter = Reporter::new(&frames, &driver);
@@ -328,13 +338,16 @@ fn what_a_driver_had_that_panicked_stays_allocated() {
     std::panic::catch_unwind(step).unwrap_err();
     drop(reporter);
     let seen = frames.statistics();
-    assert_eq!((seen.free_frames, seen.in_work_frames), (15_360, 0));
+    assert_eq!(
+        (seen.free_frames, seen.in_work_frames),
+        (FRAMES - 2 * HUGE_FRAMES, 0)
+    );
     assert_eq!(reported(&frames), 0);
 }
 
 #[test]
 fn what_is_being_reported_is_not_allocated_and_who_frees_it_is_reported() {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let frames = memory.frames();
     let tried = Mutex::new(0);
     let host = During(|ranges: &[FrameRange]| {
@@ -358,29 +371,30 @@ fn what_is_being_reported_is_not_allocated_and_who_frees_it_is_reported() {
     });
     let mut reporter = Reporter::new(&frames, &host);
     reporter.set(Knob::Enabled, 1).unwrap();
-    for order in [9, 10, 12] {
+    for order in [HUGE, HUGE + 1, HUGE + 3] {
         reporter.set(Knob::Order, order).unwrap();
         reporter.step(order * 100_000 * MS);
     }
     assert_eq!(*tried.lock().unwrap(), 3);
-    assert_eq!(frames.statistics().free_frames, 16_384);
-    reporter.set(Knob::Order, 9).unwrap();
-    reporter.step(13 * 100_000 * MS);
-    assert_eq!(reporter.statistics().freed_twice_frames, 512);
-    assert_eq!(frames.statistics().free_frames, 16_384 - 511);
+    assert_eq!(frames.statistics().free_frames, FRAMES);
+    reporter.set(Knob::Order, HUGE).unwrap();
+    reporter.step((HUGE + 4) * 100_000 * MS);
+    assert_eq!(reporter.statistics().freed_twice_frames, HUGE_FRAMES);
+    assert_eq!(frames.statistics().free_frames, FRAMES - (HUGE_FRAMES - 1));
     frames.validate().unwrap();
 }
 
 #[test]
 fn a_step_looks_at_a_bounded_number_of_words() {
     // 64 giant frames, in which there is nothing to report: all is known to be zero, or in use.
-    let frames = kit::Machine::new(&[(0, kit::range(64 * GIB, 128 * GIB))]).frames();
+    let frames =
+        kit::Machine::new(&[(0, kit::range(64 * GIANT_BYTES, 128 * GIANT_BYTES))]).frames();
     let host = During(|_: &[FrameRange]| {});
     let mut reporter = Reporter::new(&frames, &host);
     let mut held = Vec::new();
     for at in 64..128u64 {
         // Of each one page is in use, so that its huge frames are looked at.
-        let page = Frame::new(at << 18);
+        let page = Frame::new(at * GIANT_FRAMES);
         frames
             .allocate_range(kit::block(page, Order::PAGE))
             .unwrap();
@@ -389,8 +403,14 @@ fn a_step_looks_at_a_bounded_number_of_words() {
     reporter.set(Knob::Enabled, 1).unwrap();
     reporter.set(Knob::BudgetOneIn, 0).unwrap();
     let mut now = 0;
-    // A block of order 17 is 256 words, one of order 9 one.
-    for (order, one, most) in [(17, 257, 1), (17, 257, 300), (9, 2, 1), (9, 2, 1000)] {
+    // Half a giant frame is a word for each huge frame, 256 with pages of 4 KiB.
+    let (half, half_words) = (u64::from(Order::GIANT.get()) - 1, GIANT_HUGES / 2 + 1);
+    for (order, one, most) in [
+        (half, half_words, 1),
+        (half, half_words, 300),
+        (HUGE, 2, 1),
+        (HUGE, 2, 1000),
+    ] {
         reporter.set(Knob::Order, order).unwrap();
         reporter.set(Knob::StepWords, most).unwrap();
         now += 10_000 * MS;
@@ -421,7 +441,7 @@ fn a_step_looks_at_a_bounded_number_of_words() {
 /// Memory that was reported, handed out for a request for zeros: brought back, zeroed, lies that
 /// were found.
 fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
-    let memory = RealMemory::new(64);
+    let memory = RealMemory::new(32);
     let kernel = Kernel::new(&memory);
     let frames = memory.frames().with_hooks(&kernel);
     let device = Device {
@@ -432,10 +452,10 @@ fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
     reporter.set(Knob::BudgetOneIn, 0).unwrap();
     reporter.set(Knob::ReadsZero, reads_zero).unwrap();
     pass(&mut reporter, 0);
-    assert_eq!(reported(&frames), 16_384);
+    assert_eq!(reported(&frames), FRAMES);
     let block = frames.allocate(huge().zeroed()).unwrap();
     let bytes = memory.block(block, Order::HUGE);
-    assert!(bytes.iter().all(|byte| *byte == 0));
+    assert!(real::is_filled(bytes, 0));
     let seen = kit::zeroed_frames(&frames, NodeId(0));
     // It is no stock of a worker's.
     assert_eq!((seen.hit, seen.made), (0, 0));
@@ -445,23 +465,27 @@ fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
 #[test]
 fn a_promise_is_used_and_a_lie_is_found() {
     // Without a promise it is zeroed, whatever it holds.
-    assert_eq!(zeros_of_reported(0, 0), (0, 512, 0));
-    assert_eq!(zeros_of_reported(7, 0), (0, 512, 0));
-    assert_eq!(zeros_of_reported(0, 1), (512, 0, 0));
+    assert_eq!(zeros_of_reported(0, 0), (0, HUGE_FRAMES, 0));
+    assert_eq!(zeros_of_reported(7, 0), (0, HUGE_FRAMES, 0));
+    assert_eq!(zeros_of_reported(0, 1), (HUGE_FRAMES, 0, 0));
     // A host that lies is found, and its block zeroed.
-    assert_eq!(zeros_of_reported(7, 1), (0, 512, 1));
+    assert_eq!(zeros_of_reported(7, 1), (0, HUGE_FRAMES, 1));
 }
 
 /// A worker's giant frame of which some is isolated comes back whole.
 #[test]
 fn a_borrowed_giant_frame_that_is_isolated_comes_back_whole() {
-    let frames = kit::Machine::new(&[(0, kit::range(64 * GIB, 66 * GIB))]).frames();
+    let frames = kit::Machine::new(&[(0, kit::range(64 * GIANT_BYTES, 66 * GIANT_BYTES))]).frames();
     let before = frames.statistics();
     let mut cursor = Cursor::new(NodeId(0));
     let borrowed = frames.borrow_free(&mut cursor, Order::GIANT, Content::Unknown, 512);
     let borrowed = borrowed.unwrap();
     let range = borrowed.range();
-    let part = FrameRange::new(range.start().get() + 512, range.start().get() + 1024).unwrap();
+    let part = FrameRange::new(
+        range.start().get() + HUGE_FRAMES,
+        range.start().get() + 2 * HUGE_FRAMES,
+    )
+    .unwrap();
     drop(frames.isolate(part).unwrap());
     let isolation = frames.isolate(part).unwrap();
     borrowed.back(Content::Zero).unwrap();

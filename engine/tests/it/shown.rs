@@ -19,7 +19,7 @@ fn places_and_sizes_are_shown_with_their_unit() {
         ),
         (format!("{:?}", Frame::new(0x10)), "frame 0x10"),
         (format!("{frames:?}"), "frames 0x10..0x20"),
-        (format!("{:?}", Order::HUGE), "order 9"),
+        (format!("{:?}", Order::new(9).unwrap()), "order 9"),
         (format!("{:?}", EarlyFlags::HOTPLUG), "hotplug"),
         (format!("{:?}", Signature(*b"DS\xffT")), r"DS\xffT"),
         (format!("{:?}", Writer::plain()), "Writer(plain)"),

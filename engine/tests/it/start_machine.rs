@@ -6,7 +6,7 @@ use crate::fdt_blob;
 use crate::kit;
 
 use acpi_tables::{memory, slit, srat, x2apic};
-use firstlight::addr::{Order, PhysAddr, PhysRange};
+use firstlight::addr::{Order, PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::early::{Allocation, Direction, EarlyError, EarlyRequest};
 use firstlight::firmware::e820;
 use firstlight::firmware::fdt::Fdt;
@@ -81,7 +81,7 @@ fn what_is_in_use_is_never_allocated() {
     let tables = frames.metadata().reserved_bytes;
     let taken: u64 = in_use.iter().map(|range| range.bytes()).sum();
     let usable = 0x9_f000 + 2 * GIB - MIB + GIB;
-    assert_eq!(all.len() as u64 * 4096, usable - taken - tables);
+    assert_eq!(all.len() as u64 * PAGE_BYTES, usable - taken - tables);
 
     // For boot only, and for ever.
     frames.free(INITRD.start().frame(), Order::HUGE).unwrap();

@@ -12,7 +12,9 @@ use firstlight::frames::{BuildError, Frames, HotplugError, Refusal, Request};
 use firstlight::layout::{CoreSize, LayoutPolicy};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::Platform;
-use kit::{GIB, MIB, Machine, Uninitialised, range};
+use kit::{
+    GIANT_BYTES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, Uninitialised, range,
+};
 
 /// Memory full of one word, which can be looked at.
 struct Filled {
@@ -25,7 +27,7 @@ struct Filled {
 unsafe impl Platform for Filled {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         let bytes = usize::try_from(range.bytes()).ok()?;
-        let layout = std::alloc::Layout::from_size_align(bytes, 4096).ok()?;
+        let layout = std::alloc::Layout::from_size_align(bytes, PAGE_BYTES as usize).ok()?;
         // SAFETY: the engine maps no empty range, and all of it is ours to fill.
         let start = unsafe {
             let start = NonNull::new(std::alloc::alloc(layout))?;
@@ -77,8 +79,10 @@ fn machine() -> Machine {
 fn transcript(frames: &Frames<'_>) -> Vec<Option<Frame>> {
     let mut results = Vec::new();
     let mut held = Vec::new();
+    let (huge, giant) = (Order::HUGE.get(), Order::GIANT.get());
     for step in 0..600u64 {
-        let order = [0, 0, 3, 9, 0, 7, 13, 18, 8, 1][usize::try_from(step % 10).unwrap()];
+        let order =
+            [0, 0, 3, huge, 0, 7, huge + 4, giant, 8, 1][usize::try_from(step % 10).unwrap()];
         let order = Order::new(order).unwrap();
         let request = Request::new(order).on(NodeId(u16::from(step % 3 == 0)));
         let frame = frames.allocate(request).ok();
@@ -165,22 +169,22 @@ fn nothing_but_lists_is_written_before_the_first_call() {
     let page = Request::new(Order::PAGE).on(NodeId(1));
     frames.allocate(page).unwrap();
     let more = platform.written_bytes().iter().sum::<u64>() - written;
-    assert!(more <= 8 + 512 * 4 + 64, "{more}");
+    assert!(more <= 8 + GIANT_HUGES * 4 + HUGE_FRAMES / 8, "{more}");
 }
 
 /// Bytes of tables for a huge frame: a word and a bitmap.
-const HUGE_BYTES: u64 = 4 + 64;
+const HUGE_TABLES: u64 = 4 + HUGE_FRAMES / 8;
 
-/// 8 bytes a giant frame and [`HUGE_BYTES`] a huge frame, also where only a part of it is memory;
-/// more than 2 MiB of it as whole huge frames.
+/// 8 bytes a giant frame and [`HUGE_TABLES`] a huge frame, also where only a part of it is memory;
+/// more than one of it as whole huge frames.
 fn room_for(ranges: &[PhysRange]) -> u64 {
     let bytes = ranges.iter().map(|range| {
         let spanned = |unit: u64| range.end().get().div_ceil(unit) - range.start().get() / unit;
-        8 * spanned(GIB) + HUGE_BYTES * spanned(2 * MIB)
+        8 * spanned(GIANT_BYTES) + HUGE_TABLES * spanned(HUGE_BYTES)
     });
     // Tables begin on lines.
     let bytes = bytes.sum::<u64>() + 256 * ranges.len() as u64;
-    let whole = bytes.next_multiple_of(2 * MIB);
+    let whole = bytes.next_multiple_of(HUGE_BYTES);
     if whole - bytes <= bytes / 8 {
         whole
     } else {
@@ -232,7 +236,7 @@ fn two_nodes() -> Machine {
 
 #[test]
 fn too_little_memory_is_an_error_with_its_size() {
-    let tiny = Machine::new(&[(0, range(0x1000, 0x2000))]);
+    let tiny = Machine::new(&[(0, range(PAGE_BYTES, 2 * PAGE_BYTES))]);
     let error = tiny.build().map(drop).unwrap_err();
     assert!(
         matches!(
@@ -280,7 +284,7 @@ fn tables_keep_off_preserved_and_movable_memory() {
 
     let mut machine = two_nodes();
     machine.policy = Some(LayoutPolicy {
-        movablecore: Some(CoreSize::Frames(2 * GIB / 4096)),
+        movablecore: Some(CoreSize::Frames(2 * GIB / PAGE_BYTES)),
         ..LayoutPolicy::DEFAULT
     });
     let frames = machine.frames();
@@ -318,16 +322,16 @@ fn tables_fit_where_whole_huge_frames_do_not() {
 #[test]
 fn what_is_reserved_for_ever_behind_what_is_freeable_stays_reserved() {
     let mut layout = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).layout();
-    let (disk, kernel) = (4 * GIB + 64 * MIB, 4 * GIB + 68 * MIB);
+    let (disk, kernel) = (4 * GIB + 2 * HUGE_BYTES, 4 * GIB + 4 * HUGE_BYTES);
     layout
         .reserve_freeable(range(disk, kernel), "disk")
         .unwrap();
     layout
-        .reserve(range(kernel, kernel + 4 * MIB), "kernel")
+        .reserve(range(kernel, kernel + 2 * HUGE_BYTES), "kernel")
         .unwrap();
     let frames = Frames::build(layout, Box::leak(Box::new(Uninitialised::default()))).unwrap();
     let before = frames.statistics();
-    for at in [4 * GIB, disk, kernel, kernel + 2 * MIB] {
+    for at in [4 * GIB, disk, kernel, kernel + HUGE_BYTES] {
         let added = frames.add(range(at, at + MIB));
         assert!(
             matches!(
@@ -341,7 +345,7 @@ fn what_is_reserved_for_ever_behind_what_is_freeable_stays_reserved() {
         );
     }
     assert_eq!(frames.statistics(), before);
-    for at in [kernel, kernel + 2 * MIB] {
+    for at in [kernel, kernel + HUGE_BYTES] {
         let frame = Frame::new(at / PAGE_BYTES);
         assert!(frames.free(frame, Order::PAGE).is_err());
         assert!(frames.free(frame, Order::HUGE).is_err());

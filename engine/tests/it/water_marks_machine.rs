@@ -4,12 +4,12 @@ use crate::kit;
 
 use std::sync::{Mutex, OnceLock};
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{
     AllocError, Crossing, Frames, Hooks, Request, WaterMark, WaterMarks, ZoneMarks,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIANT_BYTES, GIB, HUGE_FRAMES, MIB, Machine, above_huge, range};
 
 #[derive(Default)]
 struct Log(Mutex<Vec<Crossing>>);
@@ -99,10 +99,13 @@ fn what_a_worker_holds_for_long_counts_as_allocated() {
         }
     };
     let (mut one, other) = (borrow(), borrow());
-    assert_eq!((zone.free_frames(), exact(&frames)), (free, free - 1024));
+    assert_eq!(
+        (zone.free_frames(), exact(&frames)),
+        (free, free - 2 * HUGE_FRAMES)
+    );
     one.hold();
     one.hold();
-    assert_eq!(zone.free_frames(), free - 512);
+    assert_eq!(zone.free_frames(), free - HUGE_FRAMES);
     let leaked = other.leak();
     assert_eq!(zone.free_frames(), exact(&frames));
     assert_eq!(frames.statistics().in_work_frames, 0);
@@ -120,7 +123,7 @@ fn the_count_is_exact_whichever_way_frames_go() {
     let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0)).unwrap());
     let mut held = Vec::new();
     for step in 0..3000 {
-        let order = Order::new([0, 0, 0, 3, 9][step % 5]).unwrap();
+        let order = Order::new([0, 0, 0, 3, Order::HUGE.get()][step % 5]).unwrap();
         let request = Request::new(order);
         let request = if step % 2 == 0 {
             request
@@ -155,7 +158,7 @@ fn the_count_is_exact_whichever_way_frames_go() {
     }
     drop(cpus);
     agree("at the end");
-    let block = (Frame::new(4 * GIB / 4096 + 512), Order::HUGE);
+    let block = (Frame::new(4 * GIB / PAGE_BYTES + HUGE_FRAMES), Order::HUGE);
     frames.allocate_range(kit::block(block.0, block.1)).unwrap();
     agree("allocated at");
     frames.free(block.0, block.1).unwrap();
@@ -173,10 +176,10 @@ fn the_count_is_exact_whichever_way_frames_go() {
     agree("many");
     frames.free_bulk(&pages, Order::PAGE).unwrap();
     agree("many freed");
-    let away = FrameRange::new(block.0.get(), block.0.get() + 1024).unwrap();
+    let away = FrameRange::new(block.0.get(), block.0.get() + 2 * HUGE_FRAMES).unwrap();
     let before = zone.free_frames();
     frames.isolate(away).unwrap().take().unwrap();
-    assert_eq!(zone.free_frames(), before - 1024);
+    assert_eq!(zone.free_frames(), before - 2 * HUGE_FRAMES);
     agree("taken");
 }
 
@@ -233,7 +236,7 @@ impl Hooks for Greedy {
 /// A refill announces what it may cache before it takes anything: at most a list.
 #[test]
 fn a_refill_that_fails_midway_reports_its_crossing() {
-    let frames = Machine::new(&[(0, range(16 * MIB, 17 * MIB))]).frames();
+    let frames = Machine::new(&[(0, range(16 * MIB, 16 * MIB + 256 * PAGE_BYTES))]).frames();
     let high = frames.statistics().free_frames;
     let marks = WaterMarks {
         min: 0,
@@ -260,7 +263,7 @@ fn a_refill_that_fails_midway_reports_its_crossing() {
 /// error is counted.
 #[test]
 fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
-    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).frames();
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES))]).frames();
     let marks = WaterMarks {
         min: 0,
         low: 0,
@@ -275,11 +278,10 @@ fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
     let frames = frames
         .with_hooks(Box::leak(Box::new(Log::default())))
         .with_water_marks(zones);
-    let order = |order| Order::new(order).unwrap();
     let mut failed = 0;
     for round in 0..3000 {
-        let block = frames.allocate(Request::new(order(13))).unwrap();
-        let part = Frame::new(block.get() + 512 * (round % 15 + 1));
+        let block = frames.allocate(Request::new(above_huge(4))).unwrap();
+        let part = Frame::new(block.get() + HUGE_FRAMES * (round % 15 + 1));
         let start = std::sync::Barrier::new(2);
         let (whole, page) = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
@@ -287,14 +289,14 @@ fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
                 frames.free(part, Order::HUGE)
             });
             start.wait();
-            (frames.free(block, order(13)), other.join().unwrap())
+            (frames.free(block, above_huge(4)), other.join().unwrap())
         });
         failed += u32::from(whole.is_err());
         if whole.is_err() {
             assert_eq!(page, Ok(()));
             // What is left of it.
             for huge in 0..16 {
-                let huge = Frame::new(block.get() + 512 * huge);
+                let huge = Frame::new(block.get() + HUGE_FRAMES * huge);
                 if frames.is_allocated(huge) == Some(true) {
                     frames.free(huge, Order::HUGE).unwrap();
                 }
@@ -311,8 +313,8 @@ fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
 fn a_reserve_is_kept_for_those_who_may_use_it() {
     let machine = Machine::new(&[
         (0, range(MIB, 16 * MIB)),
-        (0, range(4 * GIB, 4 * GIB + 64 * MIB)),
-        (1, range(6 * GIB, 6 * GIB + 64 * MIB)),
+        (0, range(4 * GIB, 4 * GIB + 16_384 * PAGE_BYTES)),
+        (1, range(6 * GIB, 6 * GIB + 16_384 * PAGE_BYTES)),
     ]);
     let marks = |min, of_normal, of_movable| WaterMarks {
         min,

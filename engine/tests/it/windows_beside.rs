@@ -6,12 +6,14 @@ use crate::kit;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
-use firstlight::addr::{FrameRange, Order, PhysRange};
+use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{Frames, HotplugError, NewMemory, OnlinePolicy, Refusal, Request};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::threads::SetOnDrop;
-use kit::{GIB, MIB, built, layout_with_windows, machine_with_windows, range};
+use kit::{
+    GIB, HUGE_BYTES, HUGE_FRAMES, MIB, built, layout_with_windows, machine_with_windows, range,
+};
 
 const NORMAL: NodeZone = NodeZone {
     node: NodeId(0),
@@ -30,9 +32,18 @@ fn machine(windows: &[PhysRange]) -> Frames<'static> {
     machine_with_windows(range(4 * GIB, 5 * GIB), &windows)
 }
 
-/// From `from` to `to` MiB behind the beginning of the window.
+/// From `from` to `to` half huge frames (MiB with pages of 4 KiB) behind the beginning of the window.
 fn at(from: u64, to: u64) -> PhysRange {
-    range(64 * GIB + from * MIB, 64 * GIB + to * MIB)
+    behind(from, to, HUGE_BYTES / 2)
+}
+
+/// [`at`] in parts of a huge frame, of which it has 2048: KiB with pages of 4 KiB.
+fn part(from: u64, to: u64) -> PhysRange {
+    behind(from, to, HUGE_BYTES / 2048)
+}
+
+fn behind(from: u64, to: u64, unit: u64) -> PhysRange {
+    range(64 * GIB + from * unit, 64 * GIB + to * unit)
 }
 
 /// `work` beside `other`, both again and again.
@@ -156,10 +167,16 @@ fn a_part_of_an_absent_huge_frame_is_not_isolated() {
         let first = at(0, 1).inner_frames().start().get();
         FrameRange::new(first + from, first + to).unwrap()
     };
+    let cut = HUGE_FRAMES + HUGE_FRAMES / 2;
     for (window, memory, range, first) in [
-        (at(0, 1024), at(2, 4), frames(100, 1024), 100),
-        (at(0, 1024), at(0, 2), frames(0, 600), 512),
-        (at(0, 3), at(0, 2), frames(0, 768), 512),
+        (at(0, 1024), at(2, 4), frames(100, 2 * HUGE_FRAMES), 100),
+        (
+            at(0, 1024),
+            at(0, 2),
+            frames(0, HUGE_FRAMES + 88),
+            HUGE_FRAMES,
+        ),
+        (at(0, 3), at(0, 2), frames(0, cut), HUGE_FRAMES),
         (at(0, 1024), at(2, 4), frames(100, 200), 100),
     ] {
         let machine = machine(&[window]);
@@ -176,8 +193,8 @@ fn a_part_of_an_absent_huge_frame_is_not_isolated() {
     }
     let machine = machine(&[at(0, 3)]);
     machine.add(NewMemory::new(at(0, 3)).of(MOVABLE)).unwrap();
-    let all = machine.isolate(frames(0, 768)).unwrap();
-    assert_eq!(all.take().unwrap(), frames(0, 768));
+    let all = machine.isolate(frames(0, cut)).unwrap();
+    assert_eq!(all.take().unwrap(), frames(0, cut));
     machine.validate().unwrap();
 }
 
@@ -208,28 +225,29 @@ fn isolations_of_ranges_that_are_no_memory_are_refused() {
 #[test]
 fn a_huge_frame_is_of_one_zone() {
     let machine = machine(&[at(0, 1024)]);
-    let kib = |from: u64, to: u64| range(64 * GIB + from * 1024, 64 * GIB + to * 1024);
-    let add = |part, of| machine.add(NewMemory::new(part).of(of));
-    add(kib(256, 512), NORMAL).unwrap();
-    for part in [kib(512, 1024), kib(0, 256), kib(2048 - 4, 4096)] {
-        let refused = add(part, MOVABLE).unwrap_err();
-        let frame = kib(256, 512).inner_frames().start();
+    let add = |new, of| machine.add(NewMemory::new(new).of(of));
+    add(part(256, 512), NORMAL).unwrap();
+    let multiples = format!("multiples of {} MiB", HUGE_BYTES / MIB);
+    let last_page = PAGE_BYTES / (HUGE_BYTES / 2048);
+    for new in [part(512, 1024), part(0, 256), part(2048 - last_page, 4096)] {
+        let refused = add(new, MOVABLE).unwrap_err();
+        let frame = part(256, 512).inner_frames().start();
         let expected = HotplugError {
-            range: part,
+            range: new,
             frame,
             why: Refusal::OtherZone,
         };
         assert_eq!(refused, expected);
-        assert!(refused.to_string().contains("multiples of 2 MiB"));
+        assert!(refused.to_string().ends_with(&multiples));
     }
-    add(kib(512, 768), NORMAL).unwrap();
-    add(kib(2048, 4096), MOVABLE).unwrap();
+    add(part(512, 768), NORMAL).unwrap();
+    add(part(2048, 4096), MOVABLE).unwrap();
     let huge = FrameRange::new(
         at(0, 2).inner_frames().start().get(),
         at(0, 2).inner_frames().end().get(),
     );
     let huge = huge.unwrap();
-    assert_eq!(machine.occupancy(huge).free_frames, 128);
+    assert_eq!(machine.occupancy(huge).free_frames, HUGE_FRAMES / 4);
     drop(machine.isolate(huge).unwrap());
     machine.validate().unwrap();
 }
@@ -238,20 +256,24 @@ fn a_huge_frame_is_of_one_zone() {
 /// has it as one, and beside others of another zone.
 #[test]
 fn a_huge_frame_with_some_memory_is_isolated_as_a_whole() {
-    let kib = |from: u64, to: u64| range(64 * GIB + from * 1024, 64 * GIB + to * 1024);
     for (of, around) in [(NORMAL, MOVABLE), (MOVABLE, NORMAL)] {
-        for part in [kib(2048, 3072), kib(3072, 4096), kib(2560, 3584)] {
+        for some in [part(2048, 3072), part(3072, 4096), part(2560, 3584)] {
             let machine = machine(&[at(0, 1024)]);
-            let add = |part, of| machine.add(NewMemory::new(part).of(of)).unwrap();
-            add(part, of);
+            let add = |new, of| machine.add(NewMemory::new(new).of(of)).unwrap();
+            add(some, of);
             add(at(0, 2), around);
             add(at(4, 6), around);
             let all = [at(2, 4), at(0, 4), at(2, 6), at(0, 6)];
-            for (range, free) in all.into_iter().zip([256, 768, 768, 1280]) {
+            let half = HUGE_FRAMES / 2;
+            for (range, free) in all.into_iter().zip([1, 3, 3, 5]) {
                 let range = range.inner_frames();
-                assert_eq!(machine.occupancy(range).free_frames, free, "{part} {range}");
+                assert_eq!(
+                    machine.occupancy(range).free_frames,
+                    free * half,
+                    "{some} {range}"
+                );
                 let isolation = machine.isolate(range);
-                drop(isolation.unwrap_or_else(|why| panic!("{part} of {of:?}, {range}: {why}")));
+                drop(isolation.unwrap_or_else(|why| panic!("{some} of {of:?}, {range}: {why}")));
             }
             machine.validate().unwrap();
         }
@@ -261,10 +283,9 @@ fn a_huge_frame_with_some_memory_is_isolated_as_a_whole() {
 /// Beside memory of another zone, too.
 #[test]
 fn an_absent_part_of_another_zones_huge_frame_is_not_isolated() {
-    let kib = |from: u64, to: u64| range(64 * GIB + from * 1024, 64 * GIB + to * 1024);
     for (memory, beside, range) in [
-        (kib(2048, 3072), at(4, 6), kib(3072, 6144)),
-        (kib(3072, 4096), at(0, 2), kib(0, 3072)),
+        (part(2048, 3072), at(4, 6), part(3072, 6144)),
+        (part(3072, 4096), at(0, 2), part(0, 3072)),
     ] {
         for (of, other) in [(NORMAL, MOVABLE), (MOVABLE, NORMAL)] {
             let machine = machine(&[at(0, 1024)]);
@@ -311,7 +332,7 @@ fn a_window_without_tables_of_its_own_node_takes_no_memory() {
     };
     let all = with_free(GIB).metadata().reserved_bytes;
     // The tables of the window's own node are the last.
-    for less in [0, 4096] {
+    for less in [0, PAGE_BYTES] {
         let machine = with_free(all - less);
         let dimm = at(0, 128);
         let added = machine.add(dimm);

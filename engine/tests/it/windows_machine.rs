@@ -5,14 +5,14 @@ use crate::kit;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{FrameRange, Order, PhysRange};
+use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{
     BlockError, Content, Cursor, Frames, HotplugError, NewMemory, OnlinePolicy, Refusal, Request,
 };
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, NodeZone, ZoneKind};
 use kit::threads::{Held, SetOnDrop, random};
-use kit::{GIB, MIB, built, layout_with_windows, machine_with_windows, range};
+use kit::{GIB, HUGE_BYTES, MIB, built, layout_with_windows, machine_with_windows, range};
 
 const DIMM: u64 = 128 * MIB;
 const ZONES: [ZoneKind; 2] = [ZoneKind::Normal, ZoneKind::Movable];
@@ -59,7 +59,7 @@ fn dimms_of_all_zones_come_and_go_in_any_order() {
                 })
             ));
         }
-        let managed = before.managed_frames + 256 * DIMM / 4096;
+        let managed = before.managed_frames + 256 * DIMM / PAGE_BYTES;
         assert_eq!(machine.statistics().managed_frames, managed);
         for at in 0..256 {
             let slot = at * 59 % 256;
@@ -143,7 +143,7 @@ fn what_memory_cannot_be_is_refused_with_what_it_can() {
     ));
 
     // Without a layout a frame has one zone.
-    let span = FrameRange::new(0, 8 * GIB / 4096).unwrap();
+    let span = FrameRange::new(0, 8 * GIB / PAGE_BYTES).unwrap();
     let bytes = usize::try_from(Frames::bytes_for(span, 3).unwrap()).unwrap();
     let over = Frames::over(span, Box::leak(Box::new_uninit_slice(bytes))).unwrap();
     let high = range(4 * GIB, 5 * GIB);
@@ -157,7 +157,7 @@ fn what_memory_cannot_be_is_refused_with_what_it_can() {
     ));
     over.add(NewMemory::new(high).of(of(0, ZoneKind::Normal)))
         .unwrap();
-    assert_eq!(over.statistics().free_frames, GIB / 4096);
+    assert_eq!(over.statistics().free_frames, GIB / PAGE_BYTES);
 }
 
 /// As Linux's `memhp_default_state=`.
@@ -193,7 +193,7 @@ fn memory_is_used_as_the_policy_says() {
             let waits = policy == OnlinePolicy::Offline;
             assert_eq!(kit::is_offline(&machine, frame), waits);
             let more = machine.statistics().free_frames - before.free_frames;
-            assert_eq!(more, if waits { 0 } else { DIMM / 4096 });
+            assert_eq!(more, if waits { 0 } else { DIMM / PAGE_BYTES });
             if waits {
                 assert_eq!(machine.statistics(), before);
                 let again = machine.add(dimm(slot));
@@ -237,7 +237,7 @@ fn a_worker_finds_memory_of_all_zones_of_a_window() {
             .filter(|block| block.range().start().addr().get() >= 64 * GIB);
         let mut zones: Vec<_> = of_window.map(|block| block.zone()).collect();
         zones.sort_unstable();
-        let half = usize::try_from(DIMM / (2 * MIB)).unwrap();
+        let half = usize::try_from(DIMM / HUGE_BYTES).unwrap();
         let expected = [
             [ZoneKind::Normal].repeat(half),
             [ZoneKind::Movable].repeat(half),
@@ -279,8 +279,11 @@ fn a_range_of_two_zones_is_freed_as_a_range_alone() {
 /// The list of a window's segment is as long as the machine's; where it is full, all is as before.
 #[test]
 fn a_full_list_of_a_window_changes_nothing() {
-    let machine = machine_with_windows(range(4 * GIB, 5 * GIB), &[(0, range(64 * GIB, 68 * GIB))]);
-    let huge = |at: u64| range(64 * GIB + at * 2 * MIB, 64 * GIB + (at + 1) * 2 * MIB);
+    let machine = machine_with_windows(
+        range(4 * GIB, 5 * GIB),
+        &[(0, range(64 * GIB, 64 * GIB + 2048 * HUGE_BYTES))],
+    );
+    let huge = |at: u64| range(64 * GIB + at * HUGE_BYTES, 64 * GIB + (at + 1) * HUGE_BYTES);
     let normal = of(0, ZoneKind::Normal);
     let mut refused = None;
     for at in 0..1000 {
@@ -327,7 +330,7 @@ fn dimms_change_their_zone_beside_threads() {
     // By DIMM: 0 if it is gone, else its zone's number and 1.
     let zones: Vec<_> = (0..8).map(|_| AtomicU64::new(0)).collect();
     let held = Held::new(range(64 * GIB, 65 * GIB));
-    let per_dimm = usize::try_from(DIMM / 4096).unwrap();
+    let per_dimm = usize::try_from(DIMM / PAGE_BYTES).unwrap();
     let (done, moved) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for cpu in 0..CPUS {

@@ -6,17 +6,20 @@ use crate::kit::real;
 use std::cell::Cell;
 use std::sync::Mutex;
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysAddr};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysAddr};
 use firstlight::background::Next;
 use firstlight::frames::{Crossing, Hooks, WaterMarks, ZoneMarks};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::zeroing::{self, Knob, Knobs, Memory, Zeroing};
-use kit::{GIB, MIB, Machine, huge, page, range};
+use kit::{GIANT_BYTES, GIANT_FRAMES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine};
+use kit::{huge, page, range};
 use real::{Kernel, MS, RealMemory, eager, run, zero_bytes};
 
-/// A machine of 64 MiB.
+/// What the machine has: 64 MiB with pages of 4 KiB.
+const BYTES: u64 = 32 * HUGE_BYTES;
+
 fn memory() -> RealMemory {
-    RealMemory::new(64)
+    RealMemory::new(32)
 }
 
 #[test]
@@ -29,64 +32,71 @@ fn knobs_decide_how_much_and_when() {
     assert_eq!(worker.step(|| 5).next, Next::At(5 + 1000 * MS));
     assert_eq!(zero_bytes(&frames), 0);
     zeroing.set(Knob::Enabled, 1).unwrap();
-    zeroing.set(Knob::LowBytes, 8 * MIB).unwrap();
-    // Less than 64 MiB are free: nothing wakes it.
+    zeroing.set(Knob::LowBytes, 4 * HUGE_BYTES).unwrap();
+    zeroing.set(Knob::WakeBytes, BYTES).unwrap();
+    // Less is free: nothing wakes it.
     let taken = frames.allocate(page()).unwrap();
     assert_eq!(run(&mut worker, 1000 * MS), 0);
     frames.free(taken, Order::PAGE).unwrap();
-    assert_eq!(run(&mut worker, 2000 * MS), 8 * MIB);
-    assert_eq!(zero_bytes(&frames), 8 * MIB);
+    assert_eq!(run(&mut worker, 2000 * MS), 4 * HUGE_BYTES);
+    assert_eq!(zero_bytes(&frames), 4 * HUGE_BYTES);
     // A value that is refused changes nothing.
     let before = zeroing.knobs();
     let error = zeroing.set(Knob::BatchBytes, 3 * MIB).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "batch_bytes can't be 3145728: expected a power of two from 4096 to 536870912"
+        format!(
+            "batch_bytes can't be 3145728: expected a power of two from {PAGE_BYTES} to {}",
+            256 * HUGE_BYTES
+        )
     );
     assert_eq!(zeroing.knobs(), before);
-    // Larger batches, at a rate: 4 MiB each 2 ms.
+    // Larger batches, at a rate: two huge frames each 2 ms.
     for (knob, value) in [
-        (Knob::BatchBytes, 4 * MIB),
-        (Knob::LowBytes, 16 * MIB),
-        (Knob::WakeBytes, 4096),
-        (Knob::BytesPerSecond, 2000 * MIB),
+        (Knob::BatchBytes, 2 * HUGE_BYTES),
+        (Knob::LowBytes, 8 * HUGE_BYTES),
+        (Knob::WakeBytes, PAGE_BYTES),
+        (Knob::BytesPerSecond, 1000 * HUGE_BYTES),
     ] {
         zeroing.set(knob, value).unwrap();
     }
     let step = worker.step(|| 3000 * MS);
-    assert_eq!((step.zeroed_bytes, step.next), (4 * MIB, Next::Now));
+    assert_eq!((step.zeroed_bytes, step.next), (2 * HUGE_BYTES, Next::Now));
     let step = worker.step(|| 3000 * MS);
     assert_eq!((step.zeroed_bytes, step.next), (0, Next::At(3002 * MS)));
-    assert_eq!(worker.step(|| 3002 * MS).zeroed_bytes, 4 * MIB);
+    assert_eq!(worker.step(|| 3002 * MS).zeroed_bytes, 2 * HUGE_BYTES);
     assert_eq!(run(&mut worker, 3010 * MS), 0);
     assert_eq!(zeroing.statistics().back_offs, 1);
     zeroing.set(Knob::Enabled, 0).unwrap();
     assert_eq!(worker.step(|| 3020 * MS).next, Next::At(4020 * MS));
-    assert_eq!(zero_bytes(&frames), 16 * MIB);
+    assert_eq!(zero_bytes(&frames), 8 * HUGE_BYTES);
 }
 
-/// A byte a second is 24 days a batch: a worker that met it looks again, and goes on at another rate.
+const GIB_A_SECOND: u64 = GIB;
+/// What a huge frame takes at that rate: 1,953,125 ns are 2 MiB.
+const HUGE_NS: u64 = 1_953_125 * (HUGE_BYTES / (2 * MIB));
+
+/// A byte a second is 24 days a batch of 2 MiB: a worker that met it looks again, and goes on at another rate.
 #[test]
 fn a_rate_holds_from_the_step_after_it_was_changed() {
     const SLOW: (Knob, u64) = (Knob::BytesPerSecond, 1);
-    for rate in [0, 1 << 30] {
+    for rate in [0, GIB_A_SECOND] {
         let memory = memory();
         let frames = memory.frames();
         let zeroing = eager(&frames, &memory.mapped);
         let mut worker = zeroing.worker(NodeId(0));
         zeroing.set(SLOW.0, SLOW.1).unwrap();
-        assert_eq!(worker.step(|| 0).zeroed_bytes, 2 * MIB);
+        assert_eq!(worker.step(|| 0).zeroed_bytes, HUGE_BYTES);
         // The value that it has is no change.
         zeroing.set(SLOW.0, SLOW.1).unwrap();
         let waits = worker.step(|| MS);
         assert_eq!((waits.zeroed_bytes, waits.next), (0, Next::At(1001 * MS)));
         zeroing.set(Knob::BytesPerSecond, rate).unwrap();
-        assert_eq!(worker.step(|| 1001 * MS).zeroed_bytes, 2 * MIB, "{rate}");
-        // 2 MiB at 1 GiB a second.
+        assert_eq!(worker.step(|| 1001 * MS).zeroed_bytes, HUGE_BYTES, "{rate}");
         let second = worker.step(|| 1001 * MS);
         let expected = match rate {
-            0 => (2 * MIB, Next::Now),
-            _ => (0, Next::At(1001 * MS + 1_953_125)),
+            0 => (HUGE_BYTES, Next::Now),
+            _ => (0, Next::At(1001 * MS + HUGE_NS)),
         };
         assert_eq!((second.zeroed_bytes, second.next), expected);
     }
@@ -95,7 +105,7 @@ fn a_rate_holds_from_the_step_after_it_was_changed() {
 /// The rate is changed while a worker zeroes, which began at the old one.
 #[test]
 fn a_rate_that_is_changed_during_a_batch_is_not_outlived() {
-    for (rate, charged) in [(0, None), (1 << 30, Some(1_953_125))] {
+    for (rate, charged) in [(0, None), (GIB_A_SECOND, Some(HUGE_NS))] {
         let memory = memory();
         let frames = memory.frames();
         let zeroing = eager(&frames, &memory.mapped);
@@ -109,7 +119,7 @@ fn a_rate_that_is_changed_during_a_batch_is_not_outlived() {
             }
             0
         });
-        assert_eq!((step.zeroed_bytes, looks.get()), (2 * MIB, 2));
+        assert_eq!((step.zeroed_bytes, looks.get()), (HUGE_BYTES, 2));
         let next = worker.step(|| 0).next;
         assert_eq!(next, charged.map_or(Next::Now, Next::At));
     }
@@ -130,15 +140,15 @@ fn demand_raises_the_stock() {
     let blocks: Vec<Frame> = (0..8)
         .map(|_| frames.allocate(huge().zeroed()).unwrap())
         .collect();
-    assert_eq!(zeroing.statistics().missed_bytes, 16 * MIB);
-    assert_eq!(run(&mut worker, 1), 32 * MIB);
+    assert_eq!(zeroing.statistics().missed_bytes, 8 * HUGE_BYTES);
+    assert_eq!(run(&mut worker, 1), 16 * HUGE_BYTES);
     for block in blocks {
         frames.free(block, Order::HUGE).unwrap();
     }
     // Hits are demand too; nothing is zeroed for demand that is over.
     frames.allocate(huge().zeroed()).unwrap();
     assert_eq!(run(&mut worker, 20_000 * MS), 0);
-    assert_eq!(zeroing.statistics().hit_bytes, 2 * MIB);
+    assert_eq!(zeroing.statistics().hit_bytes, HUGE_BYTES);
 }
 
 /// Memory of a large machine, of which only the ranges are kept.
@@ -159,7 +169,8 @@ unsafe impl Memory for Listed {
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn a_worker_keeps_to_its_node() {
-    let nodes = [(0, range(4 * GIB, 5 * GIB)), (1, range(8 * GIB, 9 * GIB))];
+    let giants = |start, end| range(start * GIANT_BYTES, end * GIANT_BYTES);
+    let nodes = [(0, giants(4, 5)), (1, giants(8, 9))];
     let frames = Machine::new(&nodes).frames();
     let memory = Listed::default();
     let zeroing = eager(&frames, &memory);
@@ -175,22 +186,26 @@ fn a_worker_keeps_to_its_node() {
         (seen.zero.huges, seen.free_huges)
     };
     let (zero, free) = of(1);
-    assert!(zero == free && free > 500, "{zero} of {free}");
+    assert!(
+        zero == free && free > GIANT_FRAMES / HUGE_FRAMES - 12,
+        "{zero} of {free}"
+    );
     assert_eq!(of(0).0, 0);
 }
 
 /// The least order keeps it from what is broken up, a larger one from what is beside that.
 #[test]
 fn blocks_below_the_least_order_are_left() {
-    for (order, zeroed_frames) in [(9, 31 * 512), (10, 30 * 512), (13, 16 * 512)] {
+    for (order_above, zeroed_huges) in [(0, 31), (1, 30), (4, 16)] {
         let memory = memory();
         let frames = memory.frames();
         let held = frames.allocate(page()).unwrap();
         let zeroing = eager(&frames, &memory.mapped);
+        let order = u64::from(Order::HUGE.get()) + order_above;
         zeroing.set(Knob::MinOrder, order).unwrap();
         assert_eq!(
-            run(&mut zeroing.worker(NodeId(0)), 0) / 4096,
-            zeroed_frames,
+            run(&mut zeroing.worker(NodeId(0)), 0),
+            zeroed_huges * HUGE_BYTES,
             "{order}"
         );
         frames.free(held, Order::PAGE).unwrap();
@@ -240,16 +255,16 @@ fn a_worker_crosses_no_water_mark() {
     let memory = memory();
     // A huge frame less is below every one of them.
     let marks = WaterMarks {
-        min: 16_384,
-        low: 16_384,
-        high: 16_384,
+        min: 32 * HUGE_FRAMES,
+        low: 32 * HUGE_FRAMES,
+        high: 32 * HUGE_FRAMES,
         lowmem_reserve: [0; 4],
     };
     let zones = [ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks)];
     let frames = memory.frames().with_hooks(&log).with_water_marks(&zones);
     assert_eq!(
         run(&mut eager(&frames, &memory.mapped).worker(NodeId(0)), 0),
-        64 * MIB
+        BYTES
     );
     assert_eq!(log.0.lock().unwrap().len(), 0);
     // As a request would.
@@ -284,6 +299,6 @@ fn defaults_are_the_published_ones() {
     );
     assert_eq!(
         (knobs.wake_bytes, knobs.batch_bytes, knobs.delay_ms),
-        (64 * MIB, 2 * MIB, 1000)
+        (64 * MIB, HUGE_BYTES, 1000)
     );
 }

@@ -8,17 +8,22 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysAddr};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysAddr};
 use firstlight::frames::{AllocError, Content, Cursor, Frames, RangeError, Request};
 use firstlight::node::NodeId;
 use firstlight::parallel::{Worker as Thread, Workers};
 use firstlight::zeroing::{Knob, Memory, free_zeroed, zero_on_cpus};
-use kit::{MIB, huge, page};
-use real::{Kernel, MS, RealMemory, eager, run, zero_bytes};
+use kit::{GIANT_FRAMES, HUGE_BYTES, HUGE_FRAMES, huge, page};
+use real::{Kernel, MS, RealMemory, eager, is_filled, run, zero_bytes};
 
-/// A machine of 64 MiB.
+/// What the machine has: 64 MiB with pages of 4 KiB.
+const BYTES: u64 = 32 * HUGE_BYTES;
+const FRAMES: u64 = 32 * HUGE_FRAMES;
+/// Order of a huge frame.
+const HUGE: u8 = Order::HUGE.get();
+
 fn memory() -> RealMemory {
-    RealMemory::new(64)
+    RealMemory::new(32)
 }
 
 #[test]
@@ -28,26 +33,25 @@ fn all_that_is_free_is_zeroed_once_and_handed_out_as_zero() {
     let frames = memory.frames().with_hooks(&kernel);
     let zeroing = eager(&frames, &memory.mapped);
     let mut worker = zeroing.worker(NodeId(0));
-    assert_eq!(run(&mut worker, 0), 64 * MIB);
-    assert_eq!(zero_bytes(&frames), 64 * MIB);
+    assert_eq!(run(&mut worker, 0), BYTES);
+    assert_eq!(zero_bytes(&frames), BYTES);
     // Nothing is ever zeroed twice.
     assert_eq!(run(&mut worker, 10_000 * MS), 0);
-    for order in [9, 9] {
-        let order = Order::new(order).unwrap();
+    for order in [Order::HUGE; 2] {
         let block = frames.allocate(Request::new(order).zeroed()).unwrap();
-        assert!(memory.block(block, order).iter().all(|byte| *byte == 0));
+        assert!(is_filled(memory.block(block, order), 0));
     }
     let seen = zeroing.statistics();
     assert_eq!(kernel.check.wrong(), 0);
-    assert_eq!((seen.zeroed_bytes, seen.missed_bytes), (64 * MIB, 0));
-    assert_eq!(seen.hit_bytes, 2 * 2 * MIB);
+    assert_eq!((seen.zeroed_bytes, seen.missed_bytes), (BYTES, 0));
+    assert_eq!(seen.hit_bytes, 2 * HUGE_BYTES);
     assert_eq!(seen.wasted_bytes, 0);
     // A request for anything has none of it as long as there is other memory; then it wastes.
     let plain = frames.allocate(huge()).unwrap();
-    assert_eq!(zeroing.statistics().wasted_bytes, 2 * MIB);
+    assert_eq!(zeroing.statistics().wasted_bytes, HUGE_BYTES);
     frames.free(plain, Order::HUGE).unwrap();
     assert_eq!(frames.allocate(huge()), Ok(plain));
-    assert_eq!(zeroing.statistics().wasted_bytes, 2 * MIB);
+    assert_eq!(zeroing.statistics().wasted_bytes, HUGE_BYTES);
 }
 
 /// Memory that runs something while it zeroes.
@@ -80,14 +84,23 @@ fn a_step_hides_one_batch_and_no_more() {
         during: |range: FrameRange| {
             calls.fetch_add(1, Ordering::Relaxed);
             let seen = frames.statistics();
-            assert_eq!((range.count(), seen.in_work_frames), (512, 512));
-            assert_eq!(seen.free_frames, 15_872);
+            assert_eq!(
+                (range.count(), seen.in_work_frames),
+                (HUGE_FRAMES, HUGE_FRAMES)
+            );
+            assert_eq!(seen.free_frames, FRAMES - HUGE_FRAMES);
             // All the rest can be had; then the error says what is missing.
             let taken: Vec<Frame> = std::iter::from_fn(|| frames.allocate(huge()).ok()).collect();
             assert_eq!(taken.len(), 31);
             let error = frames.allocate(huge()).unwrap_err();
             assert!(
-                matches!(error, AllocError::OutOfMemory { in_work: 512, .. }),
+                matches!(
+                    error,
+                    AllocError::OutOfMemory {
+                        in_work: HUGE_FRAMES,
+                        ..
+                    }
+                ),
                 "{error}"
             );
             for block in taken {
@@ -100,10 +113,10 @@ fn a_step_hides_one_batch_and_no_more() {
     };
     let zeroing = eager(&frames, &slow);
     let mut worker = zeroing.worker(NodeId(0));
-    assert_eq!(worker.step(|| 0).zeroed_bytes, 2 * MIB);
+    assert_eq!(worker.step(|| 0).zeroed_bytes, HUGE_BYTES);
     assert_eq!(
         (calls.load(Ordering::Relaxed), zero_bytes(&frames)),
-        (1, 64 * MIB)
+        (1, BYTES)
     );
     assert_eq!(frames.statistics().in_work_frames, 0);
 }
@@ -132,22 +145,28 @@ fn what_a_worker_has_is_not_allocated_and_who_frees_it_is_reported() {
         },
     };
     let zeroing = eager(&frames, &slow);
-    for batch_bytes in [2 * MIB, 8 * MIB] {
+    for batch_bytes in [HUGE_BYTES, 4 * HUGE_BYTES] {
         zeroing.set(Knob::BatchBytes, batch_bytes).unwrap();
         let mut worker = zeroing.worker(NodeId(0));
         assert_eq!(worker.step(|| 0).zeroed_bytes, batch_bytes);
         let seen = frames.statistics();
-        assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+        assert_eq!((seen.free_frames, seen.in_work_frames), (FRAMES, 0));
     }
-    assert_eq!(zero_bytes(&frames), 10 * MIB);
+    assert_eq!(zero_bytes(&frames), 5 * HUGE_BYTES);
     // Another call frees what is not its own.
     is_wild.store(true, Ordering::Relaxed);
-    zeroing.set(Knob::BatchBytes, 2 * MIB).unwrap();
-    assert_eq!(zeroing.worker(NodeId(0)).step(|| 0).zeroed_bytes, 2 * MIB);
-    assert_eq!(zeroing.statistics().freed_twice_bytes, 2 * MIB);
-    assert_eq!(zero_bytes(&frames), 10 * MIB);
+    zeroing.set(Knob::BatchBytes, HUGE_BYTES).unwrap();
+    assert_eq!(
+        zeroing.worker(NodeId(0)).step(|| 0).zeroed_bytes,
+        HUGE_BYTES
+    );
+    assert_eq!(zeroing.statistics().freed_twice_bytes, HUGE_BYTES);
+    assert_eq!(zero_bytes(&frames), 5 * HUGE_BYTES);
     let seen = frames.statistics();
-    assert_eq!((seen.free_frames, seen.in_work_frames), (16_384 - 511, 0));
+    assert_eq!(
+        (seen.free_frames, seen.in_work_frames),
+        (FRAMES - (HUGE_FRAMES - 1), 0)
+    );
     frames.validate().unwrap();
 }
 
@@ -167,7 +186,7 @@ fn a_worker_that_dies_loses_no_frame_and_no_knowledge_is_gained() {
     })
     .unwrap_err();
     let seen = frames.statistics();
-    assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+    assert_eq!((seen.free_frames, seen.in_work_frames), (FRAMES, 0));
     assert_eq!(zero_bytes(&frames), 0);
 }
 
@@ -181,17 +200,20 @@ fn what_the_host_has_is_left_to_it() {
         block.unwrap().back(Content::Reported).unwrap();
     }
     let zeroing = eager(&frames, &memory.mapped);
-    assert_eq!(run(&mut zeroing.worker(NodeId(0)), 0), 48 * MIB);
+    assert_eq!(
+        run(&mut zeroing.worker(NodeId(0)), 0),
+        BYTES - 8 * HUGE_BYTES
+    );
     let seen = frames.statistics();
     assert_eq!((seen.zero.huges, seen.reported.huges), (24, 8));
 }
 
-/// Writes its mark to every page of what it gets, and looks for marks of others first.
-fn owner(memory: &RealMemory, block: Frame, order: Order, mark: u8) -> usize {
+/// Writes its mark to every byte of what it gets; whether all was zero before.
+fn owner(memory: &RealMemory, block: Frame, order: Order, mark: u8) -> bool {
     let bytes = memory.block(block, order);
-    let seen = bytes.iter().filter(|byte| **byte != 0).count();
+    let is_zero = is_filled(bytes, 0);
     bytes.fill(mark);
-    seen
+    is_zero
 }
 
 #[test]
@@ -203,7 +225,7 @@ fn zeroed_at_free_no_byte_of_one_owner_is_seen_by_the_next() {
     run(&mut eager(&frames, &memory.mapped).worker(NodeId(0)), 0);
     let mut held: Vec<(Frame, Order)> = Vec::new();
     for turn in 0..3000u32 {
-        let order = Order::new([0, 0, 0, 3, 9][turn as usize % 5]).unwrap();
+        let order = Order::new([0, 0, 0, 3, HUGE][turn as usize % 5]).unwrap();
         if turn % 3 == 2 && !held.is_empty() {
             let (block, order) = held.swap_remove(turn as usize * 7 % held.len());
             // SAFETY: the block's owner is done with it.
@@ -216,7 +238,7 @@ fn zeroed_at_free_no_byte_of_one_owner_is_seen_by_the_next() {
                 }
             }
         } else if let Ok(block) = cpu.allocate(Request::new(order)) {
-            assert_eq!(owner(&memory, block, order, turn as u8 | 1), 0, "{turn}");
+            assert!(owner(&memory, block, order, turn as u8 | 1), "{turn}");
             held.push((block, order));
         }
     }
@@ -228,41 +250,43 @@ fn zeroed_at_free_no_byte_of_one_owner_is_seen_by_the_next() {
 #[test]
 #[cfg_attr(miri, ignore = "megabytes are too slow there")]
 fn zeroed_at_free_only_what_is_allocated_is_written() {
-    let memory = RealMemory::new(16);
-    let span = FrameRange::new(1 << 20, (1 << 20) + 4096).unwrap();
+    let memory = RealMemory::new(8);
+    // The last 700 pages are absent.
+    let (pages, present) = (8 * HUGE_FRAMES, 8 * HUGE_FRAMES - 700);
+    let first = 4 * GIANT_FRAMES;
+    let span = FrameRange::new(first, first + pages).unwrap();
     let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
     let mut tables = vec![std::mem::MaybeUninit::uninit(); tables];
     let frames = Frames::over(span, &mut tables).unwrap();
-    let present = FrameRange::new(1 << 20, (1 << 20) + 4096 - 700).unwrap();
-    frames.add(present.addrs()).unwrap();
+    let memory_of = FrameRange::new(first, first + present).unwrap();
+    frames.add(memory_of.addrs()).unwrap();
     // All is allocated, but a huge frame and a page here and there.
-    let mut allocated: Vec<bool> = (0..4096).map(|page| page < 4096 - 700).collect();
-    let place = |frame: Frame| (frame.get() - (1 << 20)) as usize;
+    let mut allocated: Vec<bool> = (0..pages).map(|page| page < present).collect();
+    let place = |frame: Frame| (frame.get() - first) as usize;
     while frames.allocate(page()).is_ok() {}
-    let free = Frame::new((1 << 20) + 512);
+    let free = Frame::new(first + HUGE_FRAMES);
     frames.free(free, Order::HUGE).unwrap();
-    allocated[place(free)..place(free) + 512].fill(false);
-    for page in [1030, 1536 + 511, 2048, 2700] {
-        frames
-            .free(Frame::new((1 << 20) + page), Order::PAGE)
-            .unwrap();
+    allocated[place(free)..place(free) + HUGE_FRAMES as usize].fill(false);
+    let huge = |number| number * HUGE_FRAMES;
+    for page in [huge(2) + 6, huge(4) - 1, huge(4), huge(5) + 140] {
+        frames.free(Frame::new(first + page), Order::PAGE).unwrap();
         allocated[page as usize] = false;
     }
-    let all = memory.block(Frame::new(1 << 20), Order::new(12).unwrap());
+    let all = memory.block(Frame::new(first), Order::of_block(pages).unwrap());
     all.fill(0x77);
     let before = frames.statistics();
     let mut refused = 0;
-    for order in (0..13u8).rev() {
+    for order in (0..=HUGE + 3).rev() {
         let (order, pages) = (Order::new(order).unwrap(), 1usize << order);
-        for at in (0..4096).step_by(pages) {
-            let frame = Frame::new((1 << 20) + at as u64);
+        for at in (0..allocated.len()).step_by(pages) {
+            let frame = Frame::new(first + at as u64);
             if allocated[at..at + pages].iter().all(|is| *is) {
                 continue;
             }
             refused += 1;
             // SAFETY: what of it has an owner is this test's.
             let error = unsafe { free_zeroed(&frames, &memory.mapped, kit::block(frame, order)) };
-            let is_absent = at + pages > 4096 - 700;
+            let is_absent = (at + pages) as u64 > present;
             match error.unwrap_err() {
                 RangeError::NotAllocated { .. } => {}
                 RangeError::Reserved { .. } | RangeError::OutsideMemory { .. } if is_absent => {}
@@ -270,16 +294,16 @@ fn zeroed_at_free_only_what_is_allocated_is_written() {
             }
         }
     }
-    assert!(refused > 1000 && all.iter().all(|byte| *byte == 0x77));
+    assert!(refused > 1000 && is_filled(all, 0x77));
     assert_eq!(frames.statistics(), before);
     // What is allocated is freed, zero, and its neighbours are as they were.
-    let block = Frame::new((1 << 20) + 1536);
+    let block = Frame::new(first + huge(3));
     let order = Order::new(8).unwrap();
     // SAFETY: as above.
     unsafe { free_zeroed(&frames, &memory.mapped, kit::block(block, order)) }.unwrap();
     let zero = all.iter().filter(|byte| **byte == 0).count();
-    assert_eq!(zero, 256 * 4096);
-    assert!(memory.block(block, order).iter().all(|byte| *byte == 0));
+    assert_eq!(zero as u64, 256 * PAGE_BYTES);
+    assert!(is_filled(memory.block(block, order), 0));
     // Of a part of a huge frame nothing is known.
     assert_eq!(frames.statistics().zero.frames, 0);
     frames
@@ -287,7 +311,7 @@ fn zeroed_at_free_only_what_is_allocated_is_written() {
         .unwrap();
     // SAFETY: as above.
     unsafe { free_zeroed(&frames, &memory.mapped, kit::block(free, Order::HUGE)) }.unwrap();
-    assert_eq!(frames.statistics().zero.frames, 512);
+    assert_eq!(frames.statistics().zero.frames, HUGE_FRAMES);
 }
 
 #[test]
@@ -300,10 +324,10 @@ fn zeroed_in_the_background_nothing_is_seen_after_the_window() {
     run(&mut worker, now);
     for mark in 1..20u8 {
         let mut held: Vec<(Frame, Order)> = Vec::new();
-        for order in [0, 0, 1, 9, 4, 9, 0] {
+        for order in [0, 0, 1, HUGE, 4, HUGE, 0] {
             let order = Order::new(order).unwrap();
             let block = frames.allocate(Request::new(order)).unwrap();
-            assert_eq!(owner(&memory, block, order, mark), 0, "{mark} {order}");
+            assert!(owner(&memory, block, order, mark), "{mark} {order}");
             held.push((block, order));
         }
         // One page stays: the others of its huge frame wait for it.
@@ -350,14 +374,14 @@ fn workers_beside_owners_lose_no_byte_and_show_none() {
                 let (frames, memory) = (&frames, &memory);
                 scope.spawn(move || {
                     for turn in 0..400 {
-                        let order = Order::new([0, 9, 2, 5][turn % 4]).unwrap();
+                        let order = Order::new([0, HUGE, 2, 5][turn % 4]).unwrap();
                         let request = Request::new(order).zeroed();
                         let Ok(block) = frames.allocate(request) else {
                             continue;
                         };
-                        assert_eq!(owner(memory, block, order, mark), 0);
+                        assert!(owner(memory, block, order, mark));
                         let bytes = memory.block(block, order);
-                        assert!(bytes.iter().all(|byte| *byte == mark));
+                        assert!(is_filled(bytes, mark));
                         frames.free(block, order).unwrap();
                     }
                 })
@@ -369,7 +393,7 @@ fn workers_beside_owners_lose_no_byte_and_show_none() {
     });
     assert_eq!(
         (kernel.check.wrong(), frames.statistics().free_frames),
-        (0, 16_384)
+        (0, FRAMES)
     );
     frames.validate().unwrap();
 }
@@ -385,12 +409,7 @@ fn a_page_that_is_not_zero_is_found_and_zeroed() {
     let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
     block.unwrap().back(Content::Reported).unwrap();
     let block = frames.allocate(huge().zeroed()).unwrap();
-    assert!(
-        memory
-            .block(block, Order::HUGE)
-            .iter()
-            .all(|byte| *byte == 0)
-    );
+    assert!(is_filled(memory.block(block, Order::HUGE), 0));
     assert_eq!(kernel.check.wrong(), 1);
     let wrong_at = kernel.check.wrong_at().unwrap();
     assert!(
@@ -398,7 +417,7 @@ fn a_page_that_is_not_zero_is_found_and_zeroed() {
             .unwrap()
             .contains(wrong_at.frame())
     );
-    assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).missed, 512);
+    assert_eq!(kit::zeroed_frames(&frames, NodeId(0)).missed, HUGE_FRAMES);
 }
 
 struct Threads;
@@ -426,12 +445,12 @@ fn several_cpus_zero_a_giant_frame_each_byte_once() {
             None
         }
     }
-    let giant = FrameRange::block(Frame::new(3 << 18), Order::GIANT).unwrap();
+    let giant = FrameRange::block(Frame::new(3 * GIANT_FRAMES), Order::GIANT).unwrap();
     let listed = Listed(Mutex::default());
     let mut cpus: [Thread; 4] = std::array::from_fn(|_| Thread::new(NodeId(0)));
     // SAFETY: nothing is written.
     let report = unsafe { zero_on_cpus(&listed, NodeId(0), giant, &mut cpus, &Threads) }.unwrap();
-    assert_eq!((report.frames, report.chunks), (1 << 18, 8));
+    assert_eq!((report.frames, report.chunks), (GIANT_FRAMES, 8));
     let mut ranges = listed.0.into_inner().unwrap();
     ranges.sort_by_key(|range| range.start());
     let mut next = giant.start();

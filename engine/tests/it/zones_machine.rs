@@ -2,7 +2,7 @@
 
 use crate::kit;
 
-use firstlight::addr::{Frame, Order};
+use firstlight::addr::{Frame, Order, PAGE_BYTES};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, range};
@@ -13,7 +13,7 @@ fn pc() -> Frames<'static> {
 }
 
 fn zone_of(frame: Frame) -> ZoneKind {
-    match frame.get() << 12 {
+    match frame.get() * PAGE_BYTES {
         start if start < 16 * MIB => ZoneKind::Dma,
         start if start < 4 * GIB => ZoneKind::Dma32,
         _ => ZoneKind::Normal,

@@ -10,6 +10,7 @@ use firstlight::node::ZoneKind;
 use crate::frames_stress::worker::Worker;
 use crate::frames_stress::yard::Yard;
 use crate::kit;
+use crate::kit::HUGE_FRAMES;
 
 /// The owner of frames that are absent or offline.
 pub(crate) const AWAY: u32 = u32::MAX - 1;
@@ -160,8 +161,8 @@ impl Worker<'_> {
 
     /// Some huge frames, not all of them memory.
     fn some_huges(&mut self) -> FrameRange {
-        let first = self.some_frame() & !511;
-        FrameRange::new(first, first + 512 * (1 + self.random.below(4))).unwrap()
+        let first = self.some_frame() & !(HUGE_FRAMES - 1);
+        FrameRange::new(first, first + HUGE_FRAMES * (1 + self.random.below(4))).unwrap()
     }
 
     /// Isolates some huge frames, and ends that in one of three ways.

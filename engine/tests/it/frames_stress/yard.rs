@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{AllocError, DrainRequest, Frames, Hooks, Request, Statistics};
 use firstlight::node::ZoneKind;
 
@@ -93,7 +93,7 @@ impl Yard {
         machine.windows.push((node, window));
         let frames = machine.frames_with_cpus(threads).with_hooks(&Wait);
         let memory = memory.iter().map(|&(_, start, end)| {
-            FrameRange::new(start / 4096, end / 4096).expect("ascending pages")
+            FrameRange::new(start / PAGE_BYTES, end / PAGE_BYTES).expect("ascending pages")
         });
         let memory: Vec<_> = memory.chain([window.inner_frames()]).collect();
         let end = memory.last().unwrap().end().get();

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory};
 #[cfg(feature = "content")]
 use firstlight::frames::ZeroedFrames;
@@ -27,6 +27,17 @@ use firstlight::topology::{Topology, TopologyBuilder, Trust};
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
 pub(crate) const TIB: u64 = 1 << 40;
+
+/// 512 with pages of 4 KiB.
+pub(crate) const HUGE_FRAMES: u64 = Order::HUGE.frames();
+/// 2 MiB with pages of 4 KiB.
+pub(crate) const HUGE_BYTES: u64 = Order::HUGE.bytes();
+/// 2^18 with pages of 4 KiB.
+pub(crate) const GIANT_FRAMES: u64 = Order::GIANT.frames();
+/// 1 GiB with pages of 4 KiB.
+pub(crate) const GIANT_BYTES: u64 = Order::GIANT.bytes();
+/// Huge frames of a giant frame, 512 with pages of 4 KiB.
+pub(crate) const GIANT_HUGES: u64 = GIANT_FRAMES / HUGE_FRAMES;
 
 pub(crate) fn range(start: u64, end: u64) -> PhysRange {
     PhysRange::new(start, end).expect("a range that does not end before it starts")
@@ -44,7 +55,7 @@ pub(crate) fn refused_at(range: PhysRange, frame: Frame, why: Refusal) -> Hotplu
 
 /// A refusal of all of `range`.
 pub(crate) fn refused(range: PhysRange, why: Refusal) -> HotplugError {
-    refused_at(range, Frame::new(range.start().get() / 4096), why)
+    refused_at(range, Frame::new(range.start().get() / PAGE_BYTES), why)
 }
 
 /// The nodes and zones that memory at `frame` may be of, by node and zone.
@@ -79,14 +90,24 @@ pub(crate) fn huge() -> Request {
     Request::new(Order::HUGE)
 }
 
-/// All of this memory free, from 4 GiB on, added to a machine that had none.
+/// All of this memory free, from the fourth giant frame (4 GiB) on, added to a machine that had none.
 pub(crate) fn added<'m>(bytes: u64) -> Frames<'m> {
-    let memory = PhysRange::with_size(4 * GIB, bytes).unwrap();
+    let memory = PhysRange::with_size(4 * GIANT_BYTES, bytes).unwrap();
     let span = memory.inner_frames();
     let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
     let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
     frames.add(memory).unwrap();
     frames
+}
+
+/// Order of 2^`by` huge frames.
+pub(crate) fn above_huge(by: u8) -> Order {
+    Order::new(Order::HUGE.get() + by).unwrap()
+}
+
+/// Order of 1/2^`by` of a giant frame.
+pub(crate) fn below_giant(by: u8) -> Order {
+    Order::new(Order::GIANT.get() - by).unwrap()
 }
 
 /// Storage that lives as long as the test.
@@ -193,7 +214,7 @@ unsafe impl Platform for Uninitialised {
             .borrow_mut()
             .insert(range.start().get(), range.bytes());
         let bytes = usize::try_from(range.bytes()).ok()?;
-        let bytes = std::alloc::Layout::from_size_align(bytes, 4096).ok()?;
+        let bytes = std::alloc::Layout::from_size_align(bytes, PAGE_BYTES as usize).ok()?;
         // SAFETY: the engine maps no empty range.
         NonNull::new(unsafe {
             if self.zeroed {

@@ -4,18 +4,18 @@ use std::alloc::{Layout as Bytes, alloc, dealloc};
 use std::ptr::NonNull;
 use std::slice;
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::background::Next;
 use firstlight::frames::{Frames, Hooks};
 use firstlight::memmap::Writer;
 use firstlight::zeroing::{ALL_BYTES, Knob, MappedMemory, Memory, Worker, ZeroCheck, Zeroing};
 
-use super::{GIB, MIB};
+use super::{GIANT_BYTES, HUGE_BYTES};
 
 /// Nanoseconds.
 pub(crate) const MS: u64 = 1_000_000;
 /// Where it begins.
-const START: u64 = 4 * GIB;
+const START: u64 = 4 * GIANT_BYTES;
 
 /// Memory of so many bytes, filled with a byte that is not zero.
 pub(crate) struct RealMemory {
@@ -28,8 +28,10 @@ pub(crate) struct RealMemory {
 unsafe impl Sync for RealMemory {}
 
 impl RealMemory {
-    pub(crate) fn new(mib: u64) -> Self {
-        let bytes = Bytes::from_size_align((mib * MIB) as usize, 2 << 20).unwrap();
+    /// So many huge frames.
+    pub(crate) fn new(huges: u64) -> Self {
+        let (size, align) = (huges * HUGE_BYTES, HUGE_BYTES);
+        let bytes = Bytes::from_size_align(size as usize, align as usize).unwrap();
         // SAFETY: not empty; filled at once.
         let first = NonNull::new(unsafe {
             let first = alloc(bytes);
@@ -115,7 +117,7 @@ pub(crate) fn eager<'a, 'm, M: Memory>(
         (Knob::Enabled, 1),
         (Knob::LowBytes, ALL_BYTES),
         (Knob::HighBytes, ALL_BYTES),
-        (Knob::WakeBytes, 4096),
+        (Knob::WakeBytes, PAGE_BYTES),
     ] {
         zeroing.set(knob, value).unwrap();
     }
@@ -138,5 +140,10 @@ pub(crate) fn run<M: Memory>(worker: &mut Worker<'_, '_, M>, now_ns: u64) -> u64
 
 pub(crate) fn zero_bytes(frames: &Frames<'_>) -> u64 {
     frames.validate().unwrap();
-    frames.statistics().zero.frames * 4096
+    frames.statistics().zero.frames * PAGE_BYTES
+}
+
+/// Whether all bytes are `byte`: each is compared with its neighbour, fast even where not optimised.
+pub(crate) fn is_filled(bytes: &[u8], byte: u8) -> bool {
+    bytes[0] == byte && bytes[1..] == bytes[..bytes.len() - 1]
 }

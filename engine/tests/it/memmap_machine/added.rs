@@ -1,6 +1,6 @@
 //! Memory that is added later, with its descriptors.
 
-use crate::kit::{self, GIB, MIB, Uninitialised, leak, range};
+use crate::kit::{self, GIANT_FRAMES, GIB, MIB, Uninitialised, leak, range};
 use crate::memmap_machine::{Eight, Fresh as _, Sixteen};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use firstlight::blocks::{BlockSize, Blocks};
@@ -52,7 +52,7 @@ fn added_memory_describes_itself() {
     let before = memmap.progress();
     let mut taken_bytes = 0;
     // Also where it begins inside a line of descriptors; not in the order of addresses.
-    for start in [(64 << 18) + 3, 32 << 18] {
+    for start in [64 * GIANT_FRAMES + 3, 32 * GIANT_FRAMES] {
         let count = if cfg!(miri) {
             100
         } else {
@@ -110,7 +110,8 @@ unsafe impl firstlight::platform::Platform for Socket {
 #[test]
 fn memory_that_goes_takes_its_descriptors_along() {
     let memmap = small::<Eight>(100);
-    let frames = FrameRange::new(64 << 18, (64 << 18) + 2 * SECTION_FRAMES).unwrap();
+    let frames =
+        FrameRange::new(64 * GIANT_FRAMES, 64 * GIANT_FRAMES + 2 * SECTION_FRAMES).unwrap();
     let dimm = ZoneSegment {
         frames,
         node: NodeId(1),
@@ -200,7 +201,7 @@ fn what_comes_may_have_its_descriptors_elsewhere() {
         &[(0, range(8 * GIB, 9 * GIB))],
         &LayoutPolicy::DEFAULT,
     );
-    let all = FrameRange::new(4 << 18, 9 << 18).unwrap();
+    let all = FrameRange::new(4 * GIANT_FRAMES, 9 * GIANT_FRAMES).unwrap();
     let base = crate::memmap_machine::linear::array::<Sixteen>(all.start().get(), all.count());
     let directory = storage(Memmap::<Sixteen>::directory_bytes(all) as u64);
     // SAFETY: there is space for these frames, leaked, which no other code uses.
@@ -215,7 +216,10 @@ fn what_comes_may_have_its_descriptors_elsewhere() {
         .allocate_range(kit::block(first, Order::PAGE))
         .unwrap();
     let descriptor = memmap.of(first).unwrap();
-    assert!(std::ptr::eq(descriptor, base.wrapping_add(8 << 18)));
+    assert!(std::ptr::eq(
+        descriptor,
+        base.wrapping_add(8 * GIANT_FRAMES as usize)
+    ));
     assert!(descriptor.is_fresh(memmap.place(first).unwrap()));
     frames.free(first, Order::PAGE).unwrap();
     // Gone and come again: its descriptors are where they were.
@@ -296,8 +300,9 @@ fn memory_of_a_device_has_descriptors_and_no_blocks() {
 fn several_cpus_add_memory_while_others_touch_it() {
     let memmap = small::<Eight>(512);
     let dimms = 64u64;
-    let frames_of =
-        |dimm: u64| FrameRange::new((dimm + 1) << 18, ((dimm + 1) << 18) + 1024).unwrap();
+    let frames_of = |dimm: u64| {
+        FrameRange::new((dimm + 1) * GIANT_FRAMES, (dimm + 1) * GIANT_FRAMES + 1024).unwrap()
+    };
     let refused = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {

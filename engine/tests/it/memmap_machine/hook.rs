@@ -1,6 +1,6 @@
 //! Descriptors of frames that are allocated: ready, whatever the way of allocation.
 
-use crate::kit::{self, GIB, MIB, Machine, range};
+use crate::kit::{self, GIANT_FRAMES, GIB, MIB, Machine, range};
 use crate::memmap_machine::{Sixteen, reserve};
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{Frames, Hooks, Request};
@@ -85,7 +85,7 @@ fn every_way_to_allocate_leaves_descriptors_ready() {
             }
         }
     }
-    assert!(checked > 1 << 18);
+    assert!(checked > GIANT_FRAMES);
     // Frames that a CPU caches were prepared when they came to it.
     assert!(memmap.progress().ready_sections < memmap.progress().sections);
 }

@@ -1,6 +1,6 @@
 //! Descriptors written by workers while CPUs touch memory.
 
-use crate::kit::{self, GIB, Machine, range};
+use crate::kit::{self, GIANT_FRAMES, GIB, HUGE_FRAMES, Machine, range};
 use crate::memmap_machine::hook::Kernel;
 use crate::memmap_machine::{Eight, Sixteen, Threads, machine, platform, reserve};
 use firstlight::addr::{Frame, FrameRange, Order};
@@ -131,7 +131,7 @@ fn the_section_of_a_worker_that_panics_is_written_by_the_caller() {
         .unwrap();
     assert_eq!(report.redone_chunks, 2);
     assert_eq!(memmap.progress().ready_sections, 8);
-    for number in 1 << 20..(1 << 20) + (1 << 18) {
+    for number in 1 << 20..(1 << 20) + GIANT_FRAMES {
         let descriptor = memmap.peek(Frame::new(number)).unwrap();
         assert_eq!(
             descriptor.0.load(Ordering::Relaxed),
@@ -164,10 +164,15 @@ fn refused_jobs_write_nothing() {
     );
     assert_eq!(refused(&job, &mut ranges, &mut []), JobError::NoThreads);
     let cut = Job {
-        align_frames: 512,
+        align_frames: HUGE_FRAMES,
         ..job
     };
     let error = refused(&cut, &mut ranges, &mut workers);
-    assert_eq!(error, JobError::NotSections { frames: 512 });
+    assert_eq!(
+        error,
+        JobError::NotSections {
+            frames: HUGE_FRAMES
+        }
+    );
     assert_eq!(memmap.progress().ready_sections, 0);
 }
