@@ -52,7 +52,11 @@ fn zeros_of_lower_zones_and_other_nodes_are_found() {
         (0, range(4 * GIB, 5 * GIB)),
         (1, range(8 * GIB, 10 * GIB)),
     ];
-    let frames = Machine::new(&memory).frames();
+    let machine = Machine {
+        policy: Some(kit::DMA_OF_HUGES),
+        ..Machine::new(&memory)
+    };
+    let frames = machine.frames();
     let (low, far) = (
         Frame::new(GIB / PAGE_BYTES),
         Frame::new(9 * GIB / PAGE_BYTES),

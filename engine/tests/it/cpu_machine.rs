@@ -14,8 +14,8 @@ use kit::{GIB, HUGE_FRAMES, MIB, Machine, huge, page, range};
 
 fn small() -> Machine {
     Machine::new(&[
-        (0, range(0x1000, 0x9f000)),
-        (0, range(MIB, 64 * MIB + 0x3000)),
+        (0, range(PAGE_BYTES, 0x9f000)),
+        (0, range(MIB, 64 * MIB + 3 * PAGE_BYTES)),
         (1, range(65 * MIB, 130 * MIB)),
     ])
 }
@@ -165,13 +165,13 @@ fn pages_beside_a_hole_are_freed_to_their_own_segment() {
     // Two runs of the same node and zone, and 16 pages between them that are no memory, all
     // in one word of a bitmap.
     let machine = Machine::new(&[
-        (0, range(4 * GIB, 4 * GIB + 0x4012_0000)),
-        (0, range(4 * GIB + 0x4013_0000, 6 * GIB)),
+        (0, range(4 * GIB, 5 * GIB + 288 * PAGE_BYTES)),
+        (0, range(5 * GIB + 304 * PAGE_BYTES, 6 * GIB)),
     ]);
     let frames = machine.frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let border = (4 * GIB + 0x4012_0000) / PAGE_BYTES;
+    let border = (5 * GIB + 288 * PAGE_BYTES) / PAGE_BYTES;
     let pages: Vec<_> = (border - 8..border)
         .chain(border + 16..border + 24)
         .collect();
@@ -416,7 +416,7 @@ fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) 
 fn a_block_across_the_end_of_a_segment_is_refused_by_a_cpu_too() {
     // The first range ends three pages into a block of 8; the tables lie in the second.
     let machine = Machine::new(&[
-        (0, range(MIB, 64 * MIB + 0x3000)),
+        (0, range(MIB, 64 * MIB + 3 * PAGE_BYTES)),
         (0, range(72 * MIB, 96 * MIB)),
     ]);
     let frames = machine.frames_with_cpus(1);

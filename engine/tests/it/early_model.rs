@@ -1,6 +1,6 @@
 //! EarlyMemory against a plain model: one slot a page, everything done page by page.
 
-use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::early::{
     Allocation, Direction, EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest, EarlySet,
 };
@@ -8,7 +8,6 @@ use firstlight::node::NodeId;
 use proptest::prelude::*;
 
 const PAGES: usize = 40;
-const PAGE: u64 = 4096;
 
 /// Memory that is never allocated.
 const BANNED: EarlyFlags = EarlyFlags::NOMAP
@@ -54,7 +53,7 @@ struct Wanted {
 }
 
 fn bytes(from: usize, to: usize) -> PhysRange {
-    PhysRange::new(from as u64 * PAGE, to as u64 * PAGE).unwrap()
+    PhysRange::new(from as u64 * PAGE_BYTES, to as u64 * PAGE_BYTES).unwrap()
 }
 
 /// The regions that a page vector is, merged.
@@ -277,7 +276,7 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
 }
 
 fn request(wanted: &Wanted) -> EarlyRequest {
-    let pages = |count: usize| count as u64 * PAGE;
+    let pages = |count: usize| count as u64 * PAGE_BYTES;
     EarlyRequest {
         min: PhysAddr::new(pages(wanted.min)),
         max: wanted.max.map(|max| PhysAddr::new(pages(max))),
@@ -307,7 +306,7 @@ fn check(early: &EarlyMemory<'_>, model: &Model) {
             *page,
             model.memory[at].filter(|_| model.reserved[at].is_none())
         );
-        let here = PhysAddr::new(at as u64 * PAGE);
+        let here = PhysAddr::new(at as u64 * PAGE_BYTES);
         let owned = early
             .owners()
             .iter()

@@ -2,7 +2,7 @@
 
 use crate::kit::{MIB, range};
 
-use firstlight::addr::PhysAddr;
+use firstlight::addr::{PAGE_BYTES, PhysAddr};
 use firstlight::early::{
     Allocation, Direction, EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest, EarlySet,
 };
@@ -24,7 +24,7 @@ fn with_two_nodes(test: impl FnOnce(EarlyMemory<'_>)) {
 }
 
 fn page(owner: &'static str) -> EarlyRequest {
-    EarlyRequest::new(4096, 4096, owner)
+    EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, owner)
 }
 
 #[test]
@@ -43,7 +43,8 @@ fn an_allocation_keeps_its_owner_and_its_node() {
             (taken, Some(NodeId(0)), "node data"),
         ];
         assert_eq!(seen, expected);
-        let shown = "[0x0000000003fff000-0x0000000003ffffff] on node 0 for node data";
+        let start = 64 * MIB - PAGE_BYTES;
+        let shown = format!("[{start:#018x}-0x0000000003ffffff] on node 0 for node data");
         assert_eq!(early.owners()[1].to_string(), shown);
         assert_eq!(Allocation::EMPTY.owner(), "");
     });
@@ -63,8 +64,11 @@ fn a_full_node_falls_back_unless_this_node_only() {
         assert!(matches!(error, EarlyError::NoSpace { .. }));
         assert_eq!(
             error.to_string(),
-            "no 4096 bytes aligned to 0x1000 for exact in 0x0..0xffffffffffffffff on node 1; \
-             the largest free range there is 67104768 bytes"
+            format!(
+                "no {PAGE_BYTES} bytes aligned to {PAGE_BYTES:#x} for exact in 0x0..0xffffffffffffffff on node 1; \
+                 the largest free range there is {} bytes",
+                64 * MIB - PAGE_BYTES
+            )
         );
     });
 }
@@ -73,7 +77,7 @@ fn a_full_node_falls_back_unless_this_node_only() {
 fn mirrored_memory_comes_first_then_any() {
     with_two_nodes(|mut early| {
         early
-            .set_flags(range(8 * MIB, 8 * MIB + 4096), EarlyFlags::MIRROR)
+            .set_flags(range(8 * MIB, 8 * MIB + PAGE_BYTES), EarlyFlags::MIRROR)
             .unwrap();
         // Even the mirrored memory of another node is better than the node's own.
         let first = early.allocate(&page("mirrored").on(NodeId(1))).unwrap();
@@ -130,10 +134,13 @@ fn memory_that_must_not_be_touched_is_never_allocated() {
 fn the_first_page_is_never_allocated() {
     with_two_nodes(|mut early| {
         early.set_direction(Direction::BottomUp);
-        assert_eq!(early.allocate(&page("lowest")).unwrap().start().get(), 4096);
+        assert_eq!(
+            early.allocate(&page("lowest")).unwrap().start().get(),
+            PAGE_BYTES
+        );
         let whole = EarlyRequest::new(MIB, MIB, "aligned");
         assert_eq!(early.allocate(&whole).unwrap().start().get(), MIB);
-        let low = page("page 0").within(PhysAddr::ZERO, PhysAddr::new(4096));
+        let low = page("page 0").within(PhysAddr::ZERO, PhysAddr::new(PAGE_BYTES));
         assert!(early.allocate(&low).is_err());
     });
 }
@@ -157,7 +164,10 @@ fn limits_hold_and_a_soft_minimum_gives_way() {
             soft_min: true,
             ..above
         };
-        assert_eq!(early.allocate(&soft).unwrap().end().get(), 32 * MIB - 4096);
+        assert_eq!(
+            early.allocate(&soft).unwrap().end().get(),
+            32 * MIB - PAGE_BYTES
+        );
     });
 }
 
@@ -211,7 +221,7 @@ fn absurd_requests_are_refused_and_nothing_overflows() {
                 );
             }
         }
-        let backwards = page("backwards").within(PhysAddr::new(MIB), PhysAddr::new(4096));
+        let backwards = page("backwards").within(PhysAddr::new(MIB), PhysAddr::new(PAGE_BYTES));
         assert!(early.allocate(&backwards).is_err());
         assert_eq!(early.reserved(), []);
     });

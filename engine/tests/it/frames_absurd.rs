@@ -2,22 +2,22 @@
 
 use crate::kit;
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::Request;
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, page, range};
+use kit::{GIANT_FRAMES, GIB, HUGE_FRAMES, MIB, Machine, page, range};
 
 fn machines() -> Vec<Machine> {
     let mut all: Vec<_> = [
-        vec![(0, range(0, 64 << 10))],
+        vec![(0, range(0, 16 * PAGE_BYTES))],
         vec![
             (0, range(4 * GIB, 4 * GIB + MIB)),
             (1, range(4 * GIB + MIB, 4 * GIB + 2 * MIB)),
         ],
         vec![
-            (0, range(4 * GIB - 4096, 4 * GIB + MIB)),
-            (3, range(5 * GIB + 4096, 6 * GIB + 4096)),
+            (0, range(4 * GIB - PAGE_BYTES, 4 * GIB + MIB)),
+            (3, range(5 * GIB + PAGE_BYTES, 6 * GIB + PAGE_BYTES)),
         ],
         vec![
             (0, range(MIB, 2 * MIB)),
@@ -25,15 +25,21 @@ fn machines() -> Vec<Machine> {
             (0, range(5 * GIB, 9 * GIB)),
         ],
         vec![(0, range((1 << 52) - 4 * MIB, 1 << 52))],
-        vec![(0, range(u64::MAX - 4 * MIB + 1 - 4096, u64::MAX - 4095))],
+        vec![(
+            0,
+            range(
+                u64::MAX - 4 * MIB + 1 - PAGE_BYTES,
+                u64::MAX - (PAGE_BYTES - 1),
+            ),
+        )],
     ]
     .iter()
     .map(|memory| Machine::new(memory))
     .collect();
     all.push(Machine {
-        memory: vec![(0, range(GIB + 8192, 2 * GIB), EarlyFlags::NONE)],
-        boot: vec![range(GIB + 20 * MIB, GIB + 30 * MIB + 4096)],
-        reserved: vec![range(GIB + 40 * MIB, GIB + 43 * MIB + 4096)],
+        memory: vec![(0, range(GIB + 2 * PAGE_BYTES, 2 * GIB), EarlyFlags::NONE)],
+        boot: vec![range(GIB + 20 * MIB, GIB + 30 * MIB + PAGE_BYTES)],
+        reserved: vec![range(GIB + 40 * MIB, GIB + 43 * MIB + PAGE_BYTES)],
         ..Machine::default()
     });
     all
@@ -55,11 +61,11 @@ fn absurd_requests_are_refused_and_change_nothing() {
             64,
             65,
             255,
-            511,
-            512,
-            513,
-            1 << 18,
-            (1 << 18) + 1,
+            HUGE_FRAMES - 1,
+            HUGE_FRAMES,
+            HUGE_FRAMES + 1,
+            GIANT_FRAMES,
+            GIANT_FRAMES + 1,
             1 << 52,
             1 << 63,
             (1 << 63) + 1,
@@ -68,7 +74,7 @@ fn absurd_requests_are_refused_and_change_nothing() {
         ];
         for count in numbers {
             for align in numbers {
-                for order in [0, 9, 18].map(|order| Order::new(order).unwrap()) {
+                for order in [Order::PAGE, Order::HUGE, Order::GIANT] {
                     for request in [
                         Request::new(order),
                         Request::new(order).movable(),
@@ -92,11 +98,12 @@ fn absurd_requests_are_refused_and_change_nothing() {
         }
         cpu.drain().unwrap();
         assert_eq!(frames.statistics(), free);
-        for start in numbers
-            .into_iter()
-            .chain([(1 << 52) - 512, u64::MAX - 511, u64::MAX - 512])
-        {
-            for order in (0..=18).filter_map(Order::new) {
+        for start in numbers.into_iter().chain([
+            (1 << 52) - HUGE_FRAMES,
+            u64::MAX - (HUGE_FRAMES - 1),
+            u64::MAX - HUGE_FRAMES,
+        ]) {
+            for order in (0..=Order::GIANT.get()).filter_map(Order::new) {
                 let frame = Frame::new(start);
                 let _ = frames.is_allocated(frame);
                 for frame in [frame, Frame::new(start & !(order.frames() - 1))] {
@@ -133,7 +140,7 @@ fn absurd_requests_are_refused_and_change_nothing() {
             }
         }
         // All of it, and back, in any way.
-        for order in (0..=18).rev().filter_map(Order::new) {
+        for order in (0..=Order::GIANT.get()).rev().filter_map(Order::new) {
             for movable in [false, true] {
                 let request = if movable {
                     Request::new(order).movable()

@@ -8,7 +8,8 @@ use firstlight::frames::{AllocError, BlockError, Frames, RangeError, Request, St
 use firstlight::layout::ExtentKind;
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{
-    GIANT_BYTES, GIANT_FRAMES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, TIB, page, range,
+    GIANT_BYTES, GIANT_FRAMES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, TIB, page,
+    range,
 };
 
 /// Two nodes of 4 GiB each; the first has the usual holes.
@@ -551,7 +552,7 @@ fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
     for (request, count) in [
         (page(), 100_000),
         (page().movable().only_on(NodeId(1)), 70_001),
-        (Request::new(Order::HUGE), 700),
+        (Request::new(Order::HUGE), (GIANT_HUGES + 188) as usize),
         (Request::new(order(4)), 99),
         (page().zone(ZoneKind::Dma).only_on(NodeId(0)), 77),
     ] {

@@ -1,6 +1,6 @@
 //! The command line's memory words against what Linux makes of them.
 
-use firstlight::addr::Frame;
+use firstlight::addr::{Frame, PAGE_BYTES};
 use firstlight::cmdline::{BadNumber, CommandLine, CommandNotice, Fault, MemoryChange};
 use firstlight::layout::{CoreSize, LayoutPolicy};
 use firstlight::map::{MapEntry, MemoryKind, MemoryMap, Region, ScratchEntry};
@@ -140,7 +140,7 @@ fn usable_after(text: &str) -> (Vec<(u64, u64)>, usize) {
 
 #[test]
 fn the_map_changes_as_in_linux() {
-    let low = (0, 0x9_f000);
+    let low = (0, 0x9_fc00 / PAGE_BYTES * PAGE_BYTES);
     let below_4g = (0x10_0000, 0xbffe_0000);
     for (text, want) in [
         (
@@ -197,7 +197,7 @@ fn the_last_amount_wins() {
         let mut faults = Vec::new();
         let line = CommandLine::new(text.as_bytes());
         let policy = line.layout_policy(LayoutPolicy::DEFAULT, &mut |bad| faults.push(bad.fault));
-        assert_eq!(policy.dma_end, Frame::new(4096));
+        assert_eq!(policy.dma_end, Frame::new((16 << 20) / PAGE_BYTES));
         let got = (
             policy.kernelcore,
             policy.movablecore,
@@ -206,7 +206,7 @@ fn the_last_amount_wins() {
         );
         (got, faults)
     };
-    let frames = |bytes: u64| Some(CoreSize::Frames(bytes >> 12));
+    let frames = |bytes: u64| Some(CoreSize::Frames(bytes / PAGE_BYTES));
     for (text, want, faults) in [
         ("", (None, None, false, false), vec![]),
         (

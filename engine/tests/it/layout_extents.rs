@@ -5,7 +5,7 @@ use crate::kit;
 
 use std::sync::atomic::AtomicU64;
 
-use firstlight::addr::{Frame, PhysRange};
+use firstlight::addr::{Frame, PAGE_BYTES, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::layout::{Extent, ExtentKind, Layout, LayoutPolicy, LayoutStorage};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor, SectionPlace};
@@ -14,7 +14,9 @@ use firstlight::topology::{Topology, TopologyBuilder, TopologyStorage, Trust};
 use kit::{GIB, MIB, Machine, Uninitialised, boot_slots, range};
 use proptest::prelude::*;
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = PAGE_BYTES;
+/// A quarter of a page: 1 KiB of one of 4 KiB.
+const QUARTER: u64 = PAGE / 4;
 
 /// Early memory, and the storage of a layout of at most two nodes.
 fn early(
@@ -39,13 +41,14 @@ fn layout_of(
     Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage).unwrap()
 }
 
-/// A reservation: first byte and length in units of 1 KiB, and whether it is for boot only.
+/// A reservation: first byte and length in quarters of a page, and whether it is for boot only.
 type Row = (u64, u64, bool);
 
 /// The rules, for one frame.
 fn kind_of(frame: u64, memory: EarlyFlags, rows: &[Row]) -> ExtentKind {
-    let meets =
-        |row: &&Row| row.0 * 1024 < (frame + 1) * PAGE && (row.0 + row.1) * 1024 > frame * PAGE;
+    let meets = |row: &&Row| {
+        row.0 * QUARTER < (frame + 1) * PAGE && (row.0 + row.1) * QUARTER > frame * PAGE
+    };
     let for_ever = rows.iter().filter(meets).any(|row| !row.2);
     let for_boot = rows.iter().filter(meets).any(|row| row.2);
     for (flag, kind) in [
@@ -97,7 +100,7 @@ proptest! {
             at = end;
         }
         for &(start, length, for_boot) in &rows {
-            let bytes = range(start * 1024, (start + length) * 1024);
+            let bytes = range(start * QUARTER, (start + length) * QUARTER);
             if for_boot {
                 early.reserve_freeable(bytes, "boot").unwrap();
             } else {

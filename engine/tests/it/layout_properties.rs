@@ -1,6 +1,6 @@
 //! Layouts of made-up machines against slow, frame-by-frame models.
 
-use firstlight::addr::{Frame, FrameRange, PhysRange};
+use firstlight::addr::{Frame, FrameRange, PAGE_BYTES, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory};
 use firstlight::layout::{
     CoreSize, Deferral, Layout, LayoutPolicy, MovableOutcome, SECTION_FRAMES, SectionSize,
@@ -16,12 +16,15 @@ type Row = (u64, u64, u16, EarlyFlags);
 
 const NODES: u16 = 4;
 
+/// A frame far up, at 1 PiB.
+const FAR: u64 = (1 << 50) / PAGE_BYTES;
+
 fn with_layout<R>(rows: &[Row], policy: &LayoutPolicy, then: impl FnOnce(Layout<'_>) -> R) -> R {
     let mut storage = BootStorage::<32, { NODES as usize }>::EMPTY;
     let slots = BootSlots::from(&mut storage);
     let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
     for &(start, end, node, flags) in rows {
-        let range = PhysRange::new(start << 12, end << 12).unwrap();
+        let range = PhysRange::new(start * PAGE_BYTES, end * PAGE_BYTES).unwrap();
         early.add(range, flags).unwrap();
         early.set_node(range, NodeId(node)).unwrap();
     }
@@ -269,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn memory_is_partitioned_far_up(rows in rows(1 << 38, 1 << 30), policy in policy()) {
+    fn memory_is_partitioned_far_up(rows in rows(FAR, FAR >> 8), policy in policy()) {
         with_layout(&rows, &policy, |layout| check(&layout, &rows));
     }
 
@@ -396,19 +399,19 @@ fn an_interleaved_node_describes_a_section_of_each_stretch() {
 /// 512 GB in 32 blocks over 32 TiB: storage for 32 ranges, whatever lies between.
 #[test]
 fn scattered_memory_costs_what_its_ranges_cost() {
-    const G16: u64 = 16 << 18;
+    const T: u64 = (1 << 40) / PAGE_BYTES;
     let rows: Vec<Row> = (0..32)
         .map(|block| {
             (
-                block << 28,
-                (block << 28) + G16,
+                block * T,
+                block * T + T / 64,
                 u16::try_from(block % 4).unwrap(),
                 EarlyFlags::NONE,
             )
         })
         .collect();
     with_layout(&rows, &LayoutPolicy::DEFAULT, |layout| {
-        assert_eq!(layout.present_frames() << 12, 512 << 30);
+        assert_eq!(layout.present_frames() * PAGE_BYTES, 512 << 30);
         assert!(layout.end().addr().get() > 31 << 40);
         assert_eq!(layout.segments().count(), 32 + 2); // the first is cut at 16 MiB and 4 GiB
         assert_eq!(
@@ -421,7 +424,7 @@ fn scattered_memory_costs_what_its_ranges_cost() {
 
 #[test]
 fn mirrored_memory_above_unmirrored_is_not_lost() {
-    const G: u64 = 1 << 18;
+    const G: u64 = (1 << 30) / PAGE_BYTES;
     let rows = [
         (0, 4 * G, 0, EarlyFlags::MIRROR),
         (4 * G, 8 * G, 1, EarlyFlags::NONE),

@@ -1,6 +1,6 @@
 //! Each correction a memory map makes: what it says and what it leaves.
 
-use firstlight::addr::{PHYS_END, PhysAddr, PhysRange};
+use firstlight::addr::{PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::map::{
     Attributes, Correction, MapEntry, MapError, MemoryKind, MemoryMap, Region, ScratchEntry,
 };
@@ -31,6 +31,10 @@ fn usable(start: u64, bytes: u64) -> MapEntry {
 }
 
 #[test]
+#[cfg_attr(
+    any(feature = "page-16k", feature = "page-64k"),
+    ignore = "pages of 4 KiB"
+)]
 fn empty_and_wrapping_entries() {
     let (regions, corrections) = reported(&[
         usable(0x5000, 0),
@@ -69,6 +73,10 @@ fn an_entry_of_all_addresses_is_clipped_without_wrapping() {
 }
 
 #[test]
+#[cfg_attr(
+    any(feature = "page-16k", feature = "page-64k"),
+    ignore = "pages of 4 KiB"
+)]
 fn a_hole_punched_by_a_stricter_entry_is_reported_once() {
     let (regions, corrections) = reported(&[
         usable(0, 0x10_0000),
@@ -95,6 +103,10 @@ fn a_hole_punched_by_a_stricter_entry_is_reported_once() {
 }
 
 #[test]
+#[cfg_attr(
+    any(feature = "page-16k", feature = "page-64k"),
+    ignore = "pages of 4 KiB"
+)]
 fn entries_that_meet_inside_a_page_fill_it_together() {
     let (regions, corrections) = reported(&[usable(0x800, 0x2000), usable(0, 0x800)]);
     assert_eq!(
@@ -129,6 +141,10 @@ fn a_piece_of_a_page_is_kept_as_reserved() {
 }
 
 #[test]
+#[cfg_attr(
+    any(feature = "page-16k", feature = "page-64k"),
+    ignore = "pages of 4 KiB"
+)]
 fn repeated_entries_count_once_and_their_attributes_are_cautious() {
     let mirrored = Attributes {
         more_reliable: true,
@@ -154,6 +170,10 @@ fn repeated_entries_count_once_and_their_attributes_are_cautious() {
 }
 
 #[test]
+#[cfg_attr(
+    any(feature = "page-16k", feature = "page-64k"),
+    ignore = "pages of 4 KiB"
+)]
 fn devices_keep_their_borders_and_plain_memory_does_not() {
     let pmem = |start| MapEntry::new(start, 0x1000, MemoryKind::Persistent);
     let (regions, corrections) = reported(&[
@@ -184,7 +204,11 @@ fn ten_thousand_nested_entries_need_no_more_than_their_storage() {
             } else {
                 MemoryKind::Reserved
             };
-            MapEntry::new(depth << 12, (2 * count - 2 * depth) << 12, kind)
+            MapEntry::new(
+                depth * PAGE_BYTES,
+                (2 * count - 2 * depth) * PAGE_BYTES,
+                kind,
+            )
         })
         .collect();
     let (regions, corrections) = reported(&entries);
@@ -214,7 +238,7 @@ fn scratch_too_small_says_how_much_is_needed() {
 fn a_command_line_limit_and_an_exact_map() {
     let entries = [
         usable(0, 0x10_0000),
-        MapEntry::new(0x10_0000, 0x1000, MemoryKind::Reserved),
+        MapEntry::new(0x10_0000, PAGE_BYTES, MemoryKind::Reserved),
         usable(0x20_0000, 0x10_0000),
     ];
     let mut scratch = [ScratchEntry::default(); 3];
@@ -229,15 +253,15 @@ fn a_command_line_limit_and_an_exact_map() {
         Ok(0x8_0000)
     );
     assert_eq!(map.end(), PhysAddr::new(0x28_0000));
-    assert_eq!(map.bytes_of(MemoryKind::Reserved), 0x1000);
-    // memmap=exactmap memmap=64K@1M
+    assert_eq!(map.bytes_of(MemoryKind::Reserved), PAGE_BYTES);
+    // memmap=exactmap memmap=64K@1M, of pages of 4 KiB
     map.remove(PhysRange::new(0, u64::MAX).unwrap(), None, &mut |_| {})
         .unwrap();
     assert!(map.regions().is_empty());
     assert_eq!(map.end(), PhysAddr::ZERO);
     assert_eq!(
-        map.add(usable(0x10_0000, 0x1_0000), &mut |_| {}),
-        Ok(0x1_0000)
+        map.add(usable(0x10_0000, 16 * PAGE_BYTES), &mut |_| {}),
+        Ok(16 * PAGE_BYTES)
     );
     assert_eq!(
         map.usable().next().map(|region| region.source),
@@ -246,13 +270,13 @@ fn a_command_line_limit_and_an_exact_map() {
     // memmap=4K$1M: the stricter wins whatever comes first
     assert_eq!(
         map.add(
-            MapEntry::new(0x10_0000, 0x1000, MemoryKind::Reserved),
+            MapEntry::new(0x10_0000, PAGE_BYTES, MemoryKind::Reserved),
             &mut |_| {}
         ),
-        Ok(0x1000)
+        Ok(PAGE_BYTES)
     );
-    assert_eq!(map.add(usable(0x10_0000, 0x1000), &mut |_| {}), Ok(0));
-    assert_eq!(map.usable_bytes(), 0xf000);
+    assert_eq!(map.add(usable(0x10_0000, PAGE_BYTES), &mut |_| {}), Ok(0));
+    assert_eq!(map.usable_bytes(), 15 * PAGE_BYTES);
 }
 
 #[test]
@@ -262,13 +286,25 @@ fn stored_regions_are_checked() {
         kind: MemoryKind::Usable,
         ..Region::default()
     };
-    let mut good = [region(0, 0x1000), region(0x2000, 0x3000)];
+    let mut good = [
+        region(0, PAGE_BYTES),
+        region(2 * PAGE_BYTES, 3 * PAGE_BYTES),
+    ];
     assert!(MemoryMap::from_sorted(&mut good, 2).is_ok());
     assert!(MemoryMap::from_sorted(&mut good, 3).is_err());
     for mut bad in [
-        [region(0x2000, 0x3000), region(0, 0x1000)],
-        [region(0, 0x1000), region(0x1000, 0x1800)],
-        [region(0, 0x2000), region(0x1000, 0x3000)],
+        [
+            region(2 * PAGE_BYTES, 3 * PAGE_BYTES),
+            region(0, PAGE_BYTES),
+        ],
+        [
+            region(0, PAGE_BYTES),
+            region(PAGE_BYTES, 3 * PAGE_BYTES / 2),
+        ],
+        [
+            region(0, 2 * PAGE_BYTES),
+            region(PAGE_BYTES, 3 * PAGE_BYTES),
+        ],
     ] {
         assert!(matches!(
             MemoryMap::from_sorted(&mut bad, 2),

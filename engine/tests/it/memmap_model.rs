@@ -48,7 +48,7 @@ fn frame() -> impl Strategy<Value = u64> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let block = (prop::collection::vec(frame(), 0..5), 0..=18u8);
+    let block = (prop::collection::vec(frame(), 0..5), 0..=Order::GIANT.get());
     prop_oneof![
         3 => frame().prop_map(Op::Of),
         3 => frame().prop_map(Op::Peek),

@@ -171,7 +171,8 @@ fn too_little_memory_for_tables_says_how_much_is_needed() {
 
 #[test]
 fn a_cpu_caches_of_memory_that_came_after_it() {
-    let frames = kit::with_cpus(over(range(0, 16 * GIB), 8), 2);
+    let end = 8 * GIB + 2048 * HUGE_BYTES;
+    let frames = kit::with_cpus(over(range(0, end), 8), 2);
     let none = frames.cpu(0, NodeId(0)).unwrap_err();
     assert_eq!(none, CpuError::NoMemory);
 
@@ -179,7 +180,7 @@ fn a_cpu_caches_of_memory_that_came_after_it() {
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let low = cpu.allocate(PAGE).unwrap();
     assert_eq!(low, Frame::new(16 * MIB / PAGE_BYTES));
-    frames.add(range(8 * GIB, 12 * GIB)).unwrap();
+    frames.add(range(8 * GIB, end)).unwrap();
     let high = cpu.allocate(PAGE).unwrap();
     assert!(high.addr().get() >= 8 * GIB, "the highest zone first");
     assert!(cpu.cached_frames() > 100, "a large zone, long lists");

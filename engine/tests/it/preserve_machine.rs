@@ -12,14 +12,14 @@ use firstlight::node::NodeId;
 use firstlight::preserve::PreserveError;
 use firstlight::preserve::{Draft, Preserved, PreservedRange};
 use firstlight::start::{Boot, BootMemory};
-use kit::{GIB, MIB, Uninitialised, boot_slots, huge, page, range};
+use kit::{GIB, HUGE_BYTES, MIB, Uninitialised, boot_slots, huge, page, range};
 
 const NONCE: NonZeroU64 = NonZeroU64::new(7).unwrap();
 const PLACE: PhysRange = PhysRange::new(16 * MIB, 17 * MIB).unwrap();
 const GUESTS: [(u64, u64); 3] = [
     (GIB, 2 * GIB),
-    (2 * GIB + 4096, 2 * GIB + 5 * MIB),
-    (3 * GIB - 2 * MIB, 3 * GIB),
+    (2 * GIB + PAGE_BYTES, 2 * GIB + 5 * MIB),
+    (3 * GIB - HUGE_BYTES, 3 * GIB),
 ];
 
 /// The table of the previous kernel, where the ranges were on `node`.
@@ -95,7 +95,7 @@ fn preserved_memory_is_neither_allocated_nor_written_until_its_owner_frees_it() 
         assert!(!overlaps_guest(PhysAddr::new(*start), *bytes));
     }
     let mut taken = Vec::new();
-    for (request, bytes) in [(huge(), 2 * MIB), (page(), 4096)] {
+    for (request, bytes) in [(huge(), HUGE_BYTES), (page(), PAGE_BYTES)] {
         while let Ok(frame) = frames.allocate(request) {
             assert!(!overlaps_guest(frame.addr(), bytes));
             taken.push((frame, request));

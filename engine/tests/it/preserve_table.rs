@@ -1,7 +1,7 @@
 //! Hand-over tables: what is written is read, what is damaged is refused, and what is refused
 //! leaves early memory as it was.
 
-use firstlight::addr::{PHYS_END, PhysAddr, PhysRange};
+use firstlight::addr::{PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::early::{
     Allocation, EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest,
 };
@@ -12,8 +12,8 @@ use firstlight::preserve::{
 use proptest::prelude::*;
 use std::num::NonZeroU64;
 
-const PAGE: u64 = 4096;
-const AT: PhysAddr = PhysAddr::new(0x10_0000);
+const PAGE: u64 = PAGE_BYTES;
+const AT: PhysAddr = PhysAddr::new(256 * PAGE);
 /// What both kernels know of the restart.
 const NONCE: NonZeroU64 = NonZeroU64::new(0x5eed_0000_0000_0001).unwrap();
 
@@ -149,6 +149,7 @@ fn a_forged_table_is_refused_with_a_reason() {
         place.truncate(1000);
         place
     };
+    let first = 64 * PAGE;
     let cases = [
         (Vec::new(), "a place of 0 bytes, expected 48 or more"),
         (vec![0; 47], "a place of 47 bytes, expected 48 or more"),
@@ -164,27 +165,36 @@ fn a_forged_table_is_refused_with_a_reason() {
         (longer, "4048 bytes in a place of 1000"),
         (good[..64].to_vec(), "128 bytes in a place of 64"),
         (
-            forged(&[(64 * PAGE, 0)]),
-            "range 0, 0x0 bytes at 0x40000: no bytes",
+            forged(&[(first, 0)]),
+            &format!("range 0, 0x0 bytes at {first:#x}: no bytes"),
         ),
         (
-            forged(&[(64 * PAGE + 1, PAGE)]),
-            "range 0, 0x1000 bytes at 0x40001: expected multiples of 0x1000",
+            forged(&[(first + 1, PAGE)]),
+            &format!(
+                "range 0, {PAGE:#x} bytes at {:#x}: expected multiples of {PAGE:#x}",
+                first + 1
+            ),
         ),
         (
-            forged(&[(64 * PAGE, PAGE - 1)]),
-            "range 0, 0xfff bytes at 0x40000: expected multiples of 0x1000",
+            forged(&[(first, PAGE - 1)]),
+            &format!(
+                "range 0, {:#x} bytes at {first:#x}: expected multiples of {PAGE:#x}",
+                PAGE - 1
+            ),
         ),
         (forged(&[(u64::MAX - PAGE + 1, PAGE)]), "expected an end at"),
         (forged(&[(PHYS_END - PAGE, 2 * PAGE)]), "expected an end at"),
-        (forged(&[(64 * PAGE, !0xfff)]), "expected an end at"),
+        (forged(&[(first, !(PAGE - 1))]), "expected an end at"),
         (
-            forged(&[(64 * PAGE, 2 * PAGE), (65 * PAGE, PAGE)]),
-            "range 1, 0x1000 bytes at 0x41000: expected ascending ranges that share nothing with",
+            forged(&[(first, 2 * PAGE), (65 * PAGE, PAGE)]),
+            &format!(
+                "range 1, {PAGE:#x} bytes at {:#x}: expected ascending ranges that share nothing with",
+                first + PAGE
+            ),
         ),
         (
-            forged(&[(66 * PAGE, PAGE), (64 * PAGE, PAGE)]),
-            "range 1, 0x1000 bytes at 0x40000: expected ascending ranges",
+            forged(&[(66 * PAGE, PAGE), (first, PAGE)]),
+            &format!("range 1, {PAGE:#x} bytes at {first:#x}: expected ascending ranges"),
         ),
         (
             resealed({
@@ -192,7 +202,10 @@ fn a_forged_table_is_refused_with_a_reason() {
                 table[HEADER_BYTES + 30] = 1;
                 table
             }),
-            "range 0, 0x6000 bytes at 0x40000: 0x1 in its last field, expected zero",
+            &format!(
+                "range 0, {:#x} bytes at {first:#x}: 0x1 in its last field, expected zero",
+                6 * PAGE
+            ),
         ),
         (
             resealed({
@@ -200,7 +213,7 @@ fn a_forged_table_is_refused_with_a_reason() {
                 table[25] ^= 1;
                 table
             }),
-            "written for 0x100100, found at 0x100000",
+            &format!("written for {:#x}, found at {AT}", AT.get() + 0x100),
         ),
         (
             resealed({

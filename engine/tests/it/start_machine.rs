@@ -18,12 +18,15 @@ use firstlight::start::{
     StaticStorage, StorageNeeded, TreeNodes, start,
 };
 use firstlight::store::Full;
-use kit::{GIB, MIB, Uninitialised, page, range};
+use kit::{GIB, HUGE_BYTES, MIB, Uninitialised, page, range};
 use proptest::prelude::*;
 use std::mem::MaybeUninit;
 
-const KERNEL: PhysRange = range_of(16 * MIB, 24 * MIB);
-const INITRD: PhysRange = range_of(64 * MIB, 66 * MIB);
+const KERNEL: PhysRange = range_of(8 * HUGE_BYTES, 12 * HUGE_BYTES);
+const INITRD: PhysRange = range_of(32 * HUGE_BYTES, 33 * HUGE_BYTES);
+
+/// Where whole pages below 640 KiB end, of which firmware has 1 KiB.
+const LOW_END: u64 = 0x9_fc00 / PAGE_BYTES * PAGE_BYTES;
 
 const fn range_of(start: u64, end: u64) -> PhysRange {
     PhysRange::new(start, end).unwrap()
@@ -75,12 +78,12 @@ fn what_is_in_use_is_never_allocated() {
     assert_eq!(log.len(), 1, "{log:?}");
     assert!(log[0].contains("does not fill its page"), "{log:?}");
     let all: Vec<_> = core::iter::from_fn(|| frames.allocate(page()).ok()).collect();
-    let in_use = [range(0, 4096), KERNEL, INITRD];
+    let in_use = [range(0, PAGE_BYTES), KERNEL, INITRD];
     let met = |frame| in_use.iter().any(|range| range.contains(frame));
     assert!(!all.iter().any(|frame| met(frame.addr())));
     let tables = frames.metadata().reserved_bytes;
     let taken: u64 = in_use.iter().map(|range| range.bytes()).sum();
-    let usable = 0x9_f000 + 2 * GIB - MIB + GIB;
+    let usable = LOW_END + 2 * GIB - MIB + GIB;
     assert_eq!(all.len() as u64 * PAGE_BYTES, usable - taken - tables);
 
     // For boot only, and for ever.
@@ -158,7 +161,10 @@ fn a_device_tree_has_nodes_and_memory_in_use() {
         .iter()
         .map(|node| (node.cpus, node.present_frames))
         .collect();
-    assert_eq!(nodes, [(1, 0x3_ff00), (1, 0x4_0000)]);
+    assert_eq!(
+        nodes,
+        [(1, (GIB - MIB) / PAGE_BYTES), (1, GIB / PAGE_BYTES)]
+    );
     assert_eq!(layout.distance(NodeId(0), NodeId(1)), 20);
     let reserved = range(0x4800_0000, 0x4801_0000);
     assert!(layout.early().is_reserved(reserved));
@@ -179,7 +185,7 @@ fn between_the_steps_a_kernel_allocates() {
     let mut boot = boot(&OneNode { cpus: 1 })
         .early(&mut storage, &mut |_| {})
         .unwrap();
-    assert_eq!(boot.map.usable_bytes(), 0x9_f000 + 3 * GIB - MIB);
+    assert_eq!(boot.map.usable_bytes(), LOW_END + 3 * GIB - MIB);
     boot.early
         .reserve(range(32 * MIB, 33 * MIB), "page tables")
         .unwrap();
@@ -204,7 +210,7 @@ fn a_kernel_that_maps_memory_itself_has_its_tables_before_there_are_frames() {
             early.reserve_all(modules.clone())?;
             early.set_limit(PhysAddr::new(64 * MIB));
             early.set_direction(Direction::BottomUp);
-            let table = EarlyRequest::new(4096, 4096, "page tables");
+            let table = EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "page tables");
             for _ in 0..300 {
                 tables.push(early.allocate(&table)?);
             }
@@ -248,7 +254,7 @@ fn what_fails_while_memory_is_mapped_ends_the_way_up() {
     let error = memory.with_early(|early| {
         early.set_limit(PhysAddr::new(4096));
         early
-            .allocate(&EarlyRequest::new(4096, 4096, "page tables"))
+            .allocate(&EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "page tables"))
             .map(drop)
     });
     let error = error.map(drop).unwrap_err();

@@ -4,12 +4,13 @@ use crate::kit;
 
 use std::sync::{Mutex, OnceLock};
 
-use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{
     AllocError, Crossing, Frames, Hooks, Request, WaterMark, WaterMarks, ZoneMarks,
 };
+use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIANT_BYTES, GIB, HUGE_FRAMES, MIB, Machine, above_huge, range};
+use kit::{GIANT_BYTES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, above_huge, range};
 
 #[derive(Default)]
 struct Log(Mutex<Vec<Crossing>>);
@@ -28,12 +29,23 @@ const MARKS: WaterMarks = WaterMarks {
     lowmem_reserve: [0; 4],
 };
 
+/// Pages `first` to `end` behind `at`.
+fn pages_from(at: u64, first: u64, end: u64) -> PhysRange {
+    range(at + first * PAGE_BYTES, at + end * PAGE_BYTES)
+}
+
+/// Zone DMA is 4,096 pages: 16 MiB of 4 KiB each, as by default.
+const DMA_OF_PAGES: LayoutPolicy = LayoutPolicy {
+    dma_end: Frame::new(4096),
+    ..LayoutPolicy::DEFAULT
+};
+
 /// Zone Normal of node 0 is watched, the rest is not.
 fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
     let machine = Machine::new(&[
         (0, range(MIB, 64 * MIB)),
-        (0, range(4 * GIB, 5 * GIB)),
-        (1, range(6 * GIB, 7 * GIB)),
+        (0, range(4 * GIB, 4 * GIB + 512 * HUGE_BYTES)),
+        (1, range(32 * GIB, 33 * GIB)),
     ]);
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(NORMAL.0, NORMAL.1, MARKS)]));
     let log: &'static Log = Box::leak(Box::default());
@@ -311,11 +323,12 @@ fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
 /// What the marks keep: `min` for requests of the reserve, more where a higher zone would do.
 #[test]
 fn a_reserve_is_kept_for_those_who_may_use_it() {
-    let machine = Machine::new(&[
-        (0, range(MIB, 16 * MIB)),
-        (0, range(4 * GIB, 4 * GIB + 16_384 * PAGE_BYTES)),
-        (1, range(6 * GIB, 6 * GIB + 16_384 * PAGE_BYTES)),
+    let mut machine = Machine::new(&[
+        (0, pages_from(0, 256, 4096)),
+        (0, pages_from(4 * GIB, 0, 16_384)),
+        (1, pages_from(6 * GIB, 0, 16_384)),
     ]);
+    machine.policy = Some(DMA_OF_PAGES);
     let marks = |min, of_normal, of_movable| WaterMarks {
         min,
         low: 2 * min,
@@ -362,11 +375,12 @@ fn a_reserve_is_kept_for_those_who_may_use_it() {
 
 #[test]
 fn what_a_request_leaves_in_a_zone_is_by_the_highest_it_could_have_had() {
-    let machine = Machine::new(&[
-        (0, range(MIB, 16 * MIB)),
-        (0, range(16 * MIB, 48 * MIB)),
-        (0, range(4 * GIB, 4 * GIB + 16 * MIB)),
+    let mut machine = Machine::new(&[
+        (0, pages_from(0, 256, 4096)),
+        (0, pages_from(0, 4096, 12_288)),
+        (0, pages_from(4 * GIB, 0, 4096)),
     ]);
+    machine.policy = Some(DMA_OF_PAGES);
     let zone = |zone, lowmem_reserve| {
         let marks = WaterMarks {
             lowmem_reserve,

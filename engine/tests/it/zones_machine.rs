@@ -5,17 +5,24 @@ use crate::kit;
 use firstlight::addr::{Frame, Order, PAGE_BYTES};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, range};
+use kit::{HUGE_BYTES, HUGE_FRAMES, MIB, Machine, range};
 
 /// Memory in zones DMA, DMA32 and Normal.
 fn pc() -> Frames<'static> {
-    Machine::new(&[(0, range(MIB, GIB)), (0, range(4 * GIB, 5 * GIB))]).frames_with_cpus(1)
+    let machine = Machine {
+        policy: Some(kit::ZONES_OF_HUGES),
+        ..Machine::new(&[
+            (0, range(MIB, 512 * HUGE_BYTES)),
+            (0, range(2048 * HUGE_BYTES, 2560 * HUGE_BYTES)),
+        ])
+    };
+    machine.frames_with_cpus(1)
 }
 
 fn zone_of(frame: Frame) -> ZoneKind {
     match frame.get() * PAGE_BYTES {
-        start if start < 16 * MIB => ZoneKind::Dma,
-        start if start < 4 * GIB => ZoneKind::Dma32,
+        start if start < 8 * HUGE_BYTES => ZoneKind::Dma,
+        start if start < 2048 * HUGE_BYTES => ZoneKind::Dma32,
         _ => ZoneKind::Normal,
     }
 }
@@ -80,7 +87,7 @@ fn a_cpu_allocates_from_the_only_zone_whatever_it_caches() {
 #[test]
 fn a_range_lies_in_the_only_zone() {
     let frames = pc();
-    let frames_wanted = 100 << 8;
+    let frames_wanted = 50 * HUGE_FRAMES;
     for zone in [ZoneKind::Dma32, ZoneKind::Normal] {
         let request = Request::new(Order::PAGE).only_zone(zone);
         let range = frames.allocate_frames(frames_wanted, 1, request).unwrap();

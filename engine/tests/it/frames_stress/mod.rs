@@ -89,7 +89,9 @@ fn turn(yard: &Yard, threads: usize, seed: u64, each: Duration) -> Vec<u64> {
         for count in 1..=MEETINGS {
             meeting.barrier.wait();
             let last = count == MEETINGS;
-            let order = Order::new(u8::try_from((seed + u64::from(count)) % 10).unwrap()).unwrap();
+            let orders = u64::from(Order::HUGE.get()) + 1;
+            let order = u8::try_from((seed + u64::from(count)) % orders).unwrap();
+            let order = Order::new(order).unwrap();
             yard.check(last, order);
             *meeting.round.lock().unwrap() = Round {
                 end: Instant::now() + each,

@@ -242,7 +242,7 @@ impl<'y> Worker<'y> {
     }
 
     fn bulk(&mut self) {
-        let order = self.random.pick(&[0, 0, 0, 9, 3]);
+        let order = self.random.pick(&[0, 0, 0, Order::HUGE.get(), 3]);
         let order = Order::new(order).unwrap();
         let mut blocks = vec![Frame::new(0); usize::try_from(self.random.below(200)).unwrap()];
         let request = if self.random.below(2) == 0 {

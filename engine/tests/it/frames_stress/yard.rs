@@ -8,7 +8,7 @@ use firstlight::frames::{AllocError, DrainRequest, Frames, Hooks, Request, Stati
 use firstlight::node::ZoneKind;
 
 use crate::frames_stress::coming::{AWAY, Piece, has_two_zones};
-use crate::kit::{GIB, MIB, Machine, range};
+use crate::kit::{GIB, HUGE_BYTES, MIB, Machine, range};
 
 /// Waits while drains are pending, but not for ever: a thread at a barrier does not drain.
 struct Wait;
@@ -54,22 +54,47 @@ const OFFLINE: usize = 3;
 const DIMMS: u64 = 4;
 
 pub(crate) fn machines(threads: usize) -> [Yard; 2] {
+    // 1 MiB with pages of 4 KiB.
+    const HALF: u64 = HUGE_BYTES / 2;
+    const HUGE: u8 = Order::HUGE.get();
+    const GIANT: u8 = Order::GIANT.get();
+    let pages = |count| count * PAGE_BYTES;
     let small = [
-        (0, 0x1000, 0x9f000),
+        (0, pages(1), pages(0x9f)),
         // A hole of 16 pages, in the middle of a word of a bitmap.
-        (0, MIB, 40 * MIB + 0x12_0000),
-        (0, 40 * MIB + 0x13_0000, 64 * MIB + 0x3000),
-        (1, 65 * MIB, 130 * MIB),
+        (0, HALF, 41 * HALF + pages(32)),
+        (0, 41 * HALF + pages(48), 64 * HALF + pages(3)),
+        (1, 65 * HALF, 130 * HALF),
     ];
     let large = [
         (0, MIB, 3 * GIB),
-        (0, 4 * GIB, 6 * GIB + 0x7000),
+        (0, 4 * GIB, 6 * GIB + pages(7)),
         (1, 6 * GIB + 5 * MIB, 9 * GIB),
     ];
-    let pages = &[0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 6, 7, 8, 9, 9, 10];
-    let blocks = &[0, 0, 0, 0, 0, 1, 2, 4, 6, 7, 8, 9, 9, 9, 10, 11, 13, 17, 18];
+    let pages = &[0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 6, 7, 8, HUGE, HUGE, HUGE + 1];
+    let blocks = &[
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+        2,
+        4,
+        6,
+        7,
+        8,
+        HUGE,
+        HUGE,
+        HUGE,
+        HUGE + 1,
+        HUGE + 2,
+        HUGE + 4,
+        GIANT - 1,
+        GIANT,
+    ];
     [
-        Yard::new("small machine", threads, pages, &small, (1, 4 * MIB)),
+        Yard::new("small machine", threads, pages, &small, (1, 2 * HUGE_BYTES)),
         Yard::new("large machine", threads, blocks, &large, (0, 256 * MIB)),
     ]
 }

@@ -39,6 +39,17 @@ pub(crate) const GIANT_BYTES: u64 = Order::GIANT.bytes();
 /// Huge frames of a giant frame, 512 with pages of 4 KiB.
 pub(crate) const GIANT_HUGES: u64 = GIANT_FRAMES / HUGE_FRAMES;
 
+/// Zone DMA is 8 huge frames: 16 MiB with pages of 4 KiB, as by default.
+pub(crate) const DMA_OF_HUGES: LayoutPolicy = LayoutPolicy {
+    dma_end: Frame::new(8 * HUGE_FRAMES),
+    ..LayoutPolicy::DEFAULT
+};
+/// And DMA32 ends at 2,048 of them, at 4 GiB then.
+pub(crate) const ZONES_OF_HUGES: LayoutPolicy = LayoutPolicy {
+    dma32_end: Frame::new(2048 * HUGE_FRAMES),
+    ..DMA_OF_HUGES
+};
+
 pub(crate) fn range(start: u64, end: u64) -> PhysRange {
     PhysRange::new(start, end).expect("a range that does not end before it starts")
 }

@@ -1,7 +1,7 @@
 //! Random rows: every byte gets a node.
 
 use crate::layout_topology::{STRICT, apply, cpu, memory, ok};
-use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::firmware::acpi::SratEntry;
 use firstlight::node::NodeId;
 use firstlight::start::{BootSlots, BootStorage};
@@ -38,7 +38,7 @@ proptest! {
     ) {
         let rows: Vec<_> = rows.into_iter().map(|(start, len)| (start << 28, (start + len) << 28)).collect();
         let trust = if strict { STRICT } else { Trust::Repair };
-        let applied = apply(ok(&entries), &rows, &[(0, 0x1000)], trust);
+        let applied = apply(ok(&entries), &rows, &[(0, PAGE_BYTES)], trust);
         let mut at = 0;
         for &(start, end, node) in &applied.pieces {
             prop_assert!(at <= start && start < end);
@@ -82,7 +82,7 @@ proptest! {
             builder.pin(NodeId(node), node.into()).unwrap();
         }
         for &(node, start, pages) in &rows {
-            let range = PhysRange::new(start << 12, (start + pages) << 12).unwrap();
+            let range = PhysRange::new(start * PAGE_BYTES, (start + pages) * PAGE_BYTES).unwrap();
             builder.add_memory(NodeId(node), range, false).unwrap();
         }
         let mut contested = false;
@@ -99,7 +99,7 @@ proptest! {
             let has = |row: &&(u16, u64, u64)| (row.1..row.1 + row.2).contains(&page);
             let claims: Vec<_> = rows.iter().filter(has).collect();
             let lowest = claims.iter().map(|row| row.1).min();
-            let node = topology.node_at(PhysAddr::new(page << 12));
+            let node = topology.node_at(PhysAddr::new(page * PAGE_BYTES));
             prop_assert_eq!(node.is_some(), lowest.is_some());
             claimed_twice |= claims.iter().any(|row| row.0 != claims[0].0);
             // Rows that start together may be of several nodes.
@@ -121,7 +121,7 @@ fn every_range_without_a_node_gets_one() {
             if (3..5).contains(&at) {
                 start + 0x10_0000
             } else {
-                start + 0x1000
+                start + PAGE_BYTES
             },
         )
     };

@@ -1,6 +1,6 @@
 //! Memory that is added later, with its descriptors.
 
-use crate::kit::{self, GIANT_FRAMES, GIB, MIB, Uninitialised, leak, range};
+use crate::kit::{self, GIANT_FRAMES, GIB, HUGE_BYTES, MIB, Uninitialised, leak, range};
 use crate::memmap_machine::{Eight, Fresh as _, Sixteen};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use firstlight::blocks::{BlockSize, Blocks};
@@ -71,7 +71,7 @@ fn added_memory_describes_itself() {
         let own = unsafe { memmap.add(dimm, directory, platform) }.unwrap();
         taken_bytes += own.addrs().bytes();
         assert_eq!(own.start(), dimm.frames.start());
-        assert!(own.count() <= (count * 16).div_ceil(4096) + 1);
+        assert!(own.count() <= (count * 16).div_ceil(PAGE_BYTES) + 1);
         let (mapped, address) = platform.0.get().unwrap();
         assert_eq!(mapped, own.addrs());
         assert_eq!(
@@ -117,8 +117,10 @@ fn memory_that_goes_takes_its_descriptors_along() {
         node: NodeId(1),
         zone: ZoneKind::Movable,
     };
-    let space = storage(frames.count() * 8 + 4096).as_mut_ptr().cast::<u8>();
-    let space = space.wrapping_add(space.align_offset(4096));
+    let space = storage(frames.count() * 8 + PAGE_BYTES)
+        .as_mut_ptr()
+        .cast::<u8>();
+    let space = space.wrapping_add(space.align_offset(PAGE_BYTES as usize));
     let socket: &'static _ = Box::leak(Box::new(Socket(space)));
     let before = memmap.progress();
     let other = ZoneSegment {
@@ -248,7 +250,7 @@ fn memory_of_a_device_has_descriptors_and_no_blocks() {
         Blocks::new(&frames, BlockSize::SMALLEST).count(),
     );
     for start in [8 * GIB + 256 * MIB, 64 * GIB] {
-        let device = range(start, start + 2 * MIB).inner_frames();
+        let device = range(start, start + HUGE_BYTES).inner_frames();
         let segment = ZoneSegment {
             frames: device,
             node: NodeId(0),

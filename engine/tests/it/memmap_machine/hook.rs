@@ -1,8 +1,8 @@
 //! Descriptors of frames that are allocated: ready, whatever the way of allocation.
 
-use crate::kit::{self, GIANT_FRAMES, GIB, MIB, Machine, range};
+use crate::kit::{self, GIANT_FRAMES, GIB, HUGE_BYTES, MIB, Machine, range};
 use crate::memmap_machine::{Sixteen, reserve};
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{Frames, Hooks, Request};
 use firstlight::layout::SECTION_FRAMES;
 use firstlight::memmap::{Descriptor, Memmap};
@@ -31,10 +31,11 @@ fn described(machine: &Machine) -> (Frames<'static>, &'static Memmap<'static, Si
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
 fn every_way_to_allocate_leaves_descriptors_ready() {
     // Nodes and zones end inside sections.
+    let end = 4 * GIB + 1536 * HUGE_BYTES + 5 * PAGE_BYTES;
     let machine = Machine::new(&[
         (0, range(MIB, 500 * MIB)),
-        (0, range(510 * MIB + 0x3000, 700 * MIB)),
-        (1, range(4 * GIB, 7 * GIB + 0x5000)),
+        (0, range(510 * MIB + 3 * PAGE_BYTES, 700 * MIB)),
+        (1, range(4 * GIB, end)),
     ]);
     let (frames, memmap) = described(&machine);
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
@@ -46,7 +47,9 @@ fn every_way_to_allocate_leaves_descriptors_ready() {
         checked += range.count();
     };
     let block = |frame, order| FrameRange::block(frame, order).unwrap();
-    let orders = [0, 2, 5, 9, 10, 16, 18].map(|order| Order::new(order).unwrap());
+    let (huge, giant) = (Order::HUGE.get(), Order::GIANT.get());
+    let orders = [0, 2, 5, huge, huge + 1, giant - 2, giant];
+    let orders = orders.map(|order| Order::new(order).unwrap());
     let huges = (0..700).map(|huge| Frame::new(huge * Order::HUGE.frames()));
     let mut free = huges.filter(|huge| {
         frames
@@ -55,7 +58,7 @@ fn every_way_to_allocate_leaves_descriptors_ready() {
     });
     is_ready(block(free.next().unwrap(), Order::HUGE));
     let mut ranges = (0..56).map(|section| {
-        let start = section * SECTION_FRAMES + 20_000;
+        let start = section * SECTION_FRAMES + SECTION_FRAMES / 2;
         FrameRange::new(start, start + 1000).unwrap()
     });
     let free = ranges.find(|range| frames.allocate_range(*range).is_ok());
