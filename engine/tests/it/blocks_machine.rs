@@ -11,7 +11,8 @@ use firstlight::frames::{Frames, Request};
 use firstlight::layout::{ExtentKind, LayoutPolicy};
 use firstlight::node::ZoneKind;
 use kit::{
-    GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, built, layout_with_windows, range,
+    GIANT_BYTES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, built,
+    layout_with_windows, range,
 };
 use proptest::prelude::*;
 
@@ -317,13 +318,14 @@ fn an_allocator_without_a_layout_shows_what_was_added() {
     let frames = kit::added(GIB + PAGE_BYTES);
     let blocks = Blocks::new(&frames, BlockSize::SMALLEST);
     assert_eq!((blocks.count(), blocks.runs().count()), (9, 1));
-    let ends = [32, 40].map(|id| blocks.get(BlockId(id)).unwrap());
+    let first = 4 * GIANT_BYTES / BlockSize::SMALLEST.bytes();
+    let ends = [first, first + 8].map(|id| blocks.get(BlockId(id)).unwrap());
     assert_eq!(
         ends.map(|block| block.present_frames()),
         [128 * MIB / PAGE_BYTES, 1]
     );
     assert_eq!(ends.map(|block| block.is_removable()), [true, false]);
-    assert!(blocks.get(BlockId(31)).is_none() && blocks.get(BlockId(41)).is_none());
+    assert!(blocks.get(BlockId(first - 1)).is_none() && blocks.get(BlockId(first + 9)).is_none());
 }
 
 /// Memory of the start may end anywhere: it does not leave.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::kit;
 
-use firstlight::addr::{Frame, Order};
+use firstlight::addr::{Frame, Order, PAGE_BYTES};
 use firstlight::frames::{BlockError, Cpu, CpuCache, CpuError, Frames, Request};
 use firstlight::node::NodeId;
 use kit::{
@@ -13,7 +13,7 @@ use kit::{
 };
 
 fn small() -> Machine {
-    Machine::new(&[(0, range(MIB, 64 * MIB + 0x3000))])
+    Machine::new(&[(0, range(MIB, 32 * HUGE_BYTES + 3 * PAGE_BYTES))])
 }
 
 /// Of gigabytes; less under Miri, which is slow to count them.

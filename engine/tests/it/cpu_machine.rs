@@ -10,7 +10,7 @@ use firstlight::frames::{
     AllocError, BlockError, Cpu, CpuError, DrainRequest, Frames, Hooks, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, HUGE_FRAMES, MIB, Machine, huge, page, range};
+use kit::{GIANT_BYTES, HUGE_FRAMES, MIB, Machine, huge, page, range};
 
 fn small() -> Machine {
     Machine::new(&[
@@ -21,11 +21,14 @@ fn small() -> Machine {
 }
 
 fn large() -> Machine {
-    Machine::new(&[
-        (0, range(MIB, 3 * GIB)),
-        (0, range(4 * GIB, 7 * GIB)),
-        (1, range(7 * GIB, 11 * GIB)),
-    ])
+    Machine {
+        policy: Some(kit::DMA32_OF_GIANTS),
+        ..Machine::new(&[
+            (0, range(MIB, 3 * GIANT_BYTES)),
+            (0, range(4 * GIANT_BYTES, 7 * GIANT_BYTES)),
+            (1, range(7 * GIANT_BYTES, 11 * GIANT_BYTES)),
+        ])
+    }
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
         order: Order::PAGE,
     };
     assert_eq!(cpu.free(never, Order::PAGE), Err(outside));
-    let odd = Frame::new(4 * GIB / PAGE_BYTES + 1);
+    let odd = Frame::new(4 * GIANT_BYTES / PAGE_BYTES + 1);
     assert!(matches!(
         cpu.free(odd, Order::HUGE),
         Err(BlockError::Misaligned { .. })
@@ -165,13 +168,19 @@ fn pages_beside_a_hole_are_freed_to_their_own_segment() {
     // Two runs of the same node and zone, and 16 pages between them that are no memory, all
     // in one word of a bitmap.
     let machine = Machine::new(&[
-        (0, range(4 * GIB, 5 * GIB + 288 * PAGE_BYTES)),
-        (0, range(5 * GIB + 304 * PAGE_BYTES, 6 * GIB)),
+        (
+            0,
+            range(4 * GIANT_BYTES, 5 * GIANT_BYTES + 288 * PAGE_BYTES),
+        ),
+        (
+            0,
+            range(5 * GIANT_BYTES + 304 * PAGE_BYTES, 6 * GIANT_BYTES),
+        ),
     ]);
     let frames = machine.frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let border = (5 * GIB + 288 * PAGE_BYTES) / PAGE_BYTES;
+    let border = (5 * GIANT_BYTES + 288 * PAGE_BYTES) / PAGE_BYTES;
     let pages: Vec<_> = (border - 8..border)
         .chain(border + 16..border + 24)
         .collect();
@@ -269,11 +278,14 @@ fn requests_for_other_zones_and_nodes_bypass_the_cache() {
     let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
     let normal = cpu.allocate(page()).unwrap();
-    assert!(normal.addr().get() >= 4 * GIB, "the highest zone first");
+    assert!(
+        normal.addr().get() >= 4 * GIANT_BYTES,
+        "the highest zone first"
+    );
     let low = cpu.allocate(page().zone(ZoneKind::Dma32)).unwrap();
-    assert!(low.addr().get() < 4 * GIB);
+    assert!(low.addr().get() < 4 * GIANT_BYTES);
     let far = cpu.allocate(page().on(NodeId(1))).unwrap();
-    assert!(far.addr().get() >= 7 * GIB);
+    assert!(far.addr().get() >= 7 * GIANT_BYTES);
     let held = cpu.cached_frames();
     // Frames of other zones and nodes are not cached.
     cpu.free(low, Order::PAGE).unwrap();

@@ -7,7 +7,7 @@ use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, Machine, page, range};
+use kit::{GIANT_BYTES, GIB, Machine, page, range};
 
 fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
     let mut extents = frames.layout().segments();
@@ -19,8 +19,12 @@ fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
 fn movable_node() -> Machine {
     Machine {
         memory: vec![
-            (0, range(4 * GIB, 8 * GIB), EarlyFlags::NONE),
-            (1, range(8 * GIB, 12 * GIB), EarlyFlags::HOTPLUG),
+            (0, range(4 * GIANT_BYTES, 8 * GIANT_BYTES), EarlyFlags::NONE),
+            (
+                1,
+                range(8 * GIANT_BYTES, 12 * GIANT_BYTES),
+                EarlyFlags::HOTPLUG,
+            ),
         ],
         policy: Some(LayoutPolicy {
             movable_node: true,
@@ -34,7 +38,7 @@ fn movable_node() -> Machine {
 fn a_cpu_allocates_every_order_from_the_nearest_node() {
     let frames = movable_node().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(1)).unwrap();
-    for order in (0..=18).filter_map(Order::new) {
+    for order in (0..=Order::GIANT.get()).filter_map(Order::new) {
         // It stays where it is, but may lie anywhere.
         let request = Request::new(order).zone(ZoneKind::Movable);
         let found = cpu.allocate(request).unwrap();

@@ -12,14 +12,17 @@ use kit::{
     range,
 };
 
-/// Two nodes of 4 GiB each; the first has the usual holes.
+/// Two nodes of 4 giant frames (GiB) each; the first has the usual holes.
 fn two_nodes() -> Machine {
-    Machine::new(&[
-        (0, range(0x1000, 0x9f000)),
-        (0, range(MIB, 3 * GIB)),
-        (0, range(4 * GIB, 5 * GIB)),
-        (1, range(5 * GIB, 9 * GIB)),
-    ])
+    Machine {
+        policy: Some(kit::DMA32_OF_GIANTS),
+        ..Machine::new(&[
+            (0, range(0x1000, 0x9f000)),
+            (0, range(MIB, 3 * GIANT_BYTES)),
+            (0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)),
+            (1, range(5 * GIANT_BYTES, 9 * GIANT_BYTES)),
+        ])
+    }
 }
 
 /// Orders of huge and giant frames.
@@ -34,10 +37,10 @@ fn order(order: u8) -> Order {
 fn requests_stay_on_their_node_and_in_their_zone() {
     let frames = two_nodes().frames();
     let at = |request| frames.allocate(request).unwrap().addr().get();
-    assert!(at(page().on(NodeId(1))) >= 5 * GIB);
+    assert!(at(page().on(NodeId(1))) >= 5 * GIANT_BYTES);
     let normal = at(page().on(NodeId(0)));
-    assert!((4 * GIB..5 * GIB).contains(&normal));
-    assert!((16 * MIB..4 * GIB).contains(&at(page().zone(ZoneKind::Dma32))));
+    assert!((4 * GIANT_BYTES..5 * GIANT_BYTES).contains(&normal));
+    assert!((16 * MIB..4 * GIANT_BYTES).contains(&at(page().zone(ZoneKind::Dma32))));
     assert!(at(page().zone(ZoneKind::Dma)) < 16 * MIB);
     // Node 1 has no memory below 4 GiB: exactly there is out of memory, else node 0 helps.
     let low = page().on(NodeId(1)).zone(ZoneKind::Dma32);
@@ -51,7 +54,7 @@ fn requests_stay_on_their_node_and_in_their_zone() {
             in_work: 0,
         })
     );
-    assert!(at(low) < 4 * GIB);
+    assert!(at(low) < 4 * GIANT_BYTES);
     frames.validate().unwrap();
 }
 
@@ -59,9 +62,9 @@ fn requests_stay_on_their_node_and_in_their_zone() {
 fn a_full_node_falls_back_by_distance() {
     // Node 2 is closer to node 0 than node 1 is.
     let mut machine = Machine::new(&[
-        (0, range(4 * GIB, 5 * GIB)),
-        (1, range(5 * GIB, 6 * GIB)),
-        (2, range(6 * GIB, 7 * GIB)),
+        (0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)),
+        (1, range(5 * GIANT_BYTES, 6 * GIANT_BYTES)),
+        (2, range(6 * GIANT_BYTES, 7 * GIANT_BYTES)),
     ]);
     machine.distances = vec![10, 31, 12, 31, 10, 31, 12, 31, 10];
     let frames = machine.frames();
@@ -70,7 +73,7 @@ fn a_full_node_falls_back_by_distance() {
     let huge = Request::new(Order::HUGE).on(NodeId(0));
     let mut seen = Vec::new();
     while let Ok(frame) = frames.allocate(huge) {
-        let node = frame.addr().get() / GIB - 4;
+        let node = frame.addr().get() / GIANT_BYTES - 4;
         if seen.last() != Some(&node) {
             seen.push(node);
         }
@@ -112,7 +115,7 @@ fn every_frame_is_allocated_exactly_once() {
 /// what is split.
 #[test]
 fn a_huge_frame_opened_for_a_block_is_opened_for_the_next_one() {
-    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).frames();
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES))]).frames();
     let mut pages: Vec<_> = (0..1024)
         .map(|_| frames.allocate(page()).unwrap())
         .collect();
@@ -148,8 +151,8 @@ fn a_huge_frame_opened_for_a_block_is_opened_for_the_next_one() {
 #[cfg_attr(miri, ignore = "thousands of requests")]
 fn huge_frames_in_a_row_are_side_by_side() {
     for is_movable in [false, true] {
-        let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
-        let held = Frame::new((5 * GIB + 100 * MIB) / PAGE_BYTES);
+        let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 6 * GIANT_BYTES))]).frames();
+        let held = Frame::new((5 * GIANT_BYTES + 20 * HUGE_BYTES) / PAGE_BYTES);
         frames
             .allocate_range(kit::block(held, Order::HUGE))
             .unwrap();
@@ -207,7 +210,7 @@ fn misuse_is_reported_and_changes_nothing() {
     let frame = frames.allocate(page().on(NodeId(1))).unwrap();
     let before = frames.statistics();
     let odd = Frame::new(frame.get() | 1);
-    let hole = Frame::new(3 * GIB / PAGE_BYTES);
+    let hole = Frame::new(3 * GIANT_BYTES / PAGE_BYTES);
     let border = Frame::new((16 * MIB).max(2 * HUGE_BYTES) / PAGE_BYTES - HUGE_FRAMES);
     for (frame, order, error) in [
         (
@@ -288,7 +291,7 @@ fn misuse_is_reported_and_changes_nothing() {
 #[test]
 fn a_block_is_allocated_at_its_frame_once() {
     let frames = two_nodes().frames();
-    let block = Frame::new(6 * GIB / PAGE_BYTES);
+    let block = Frame::new(6 * GIANT_BYTES / PAGE_BYTES);
     frames
         .allocate_range(kit::block(block, Order::GIANT))
         .unwrap();
@@ -306,7 +309,10 @@ fn a_block_is_allocated_at_its_frame_once() {
         .allocate_range(kit::block(inside, Order::PAGE))
         .unwrap();
     assert_eq!(frames.is_allocated(inside), Some(true));
-    assert_eq!(frames.is_allocated(Frame::new(3 * GIB / PAGE_BYTES)), None);
+    assert_eq!(
+        frames.is_allocated(Frame::new(3 * GIANT_BYTES / PAGE_BYTES)),
+        None
+    );
     frames.free(block, Order::GIANT).unwrap();
     frames.validate().unwrap();
 }
@@ -314,17 +320,20 @@ fn a_block_is_allocated_at_its_frame_once() {
 #[test]
 fn reserved_and_untouchable_memory_stays_out_until_it_is_freed() {
     let mut machine = two_nodes();
-    machine
-        .memory
-        .push((1, range(9 * GIB, 10 * GIB), EarlyFlags::UNACCEPTED));
-    machine
-        .boot
-        .push(range(8 * GIB + 100, 8 * GIB + PAGE_BYTES + 900));
+    machine.memory.push((
+        1,
+        range(9 * GIANT_BYTES, 10 * GIANT_BYTES),
+        EarlyFlags::UNACCEPTED,
+    ));
+    machine.boot.push(range(
+        8 * GIANT_BYTES + 100,
+        8 * GIANT_BYTES + PAGE_BYTES + 900,
+    ));
     let frames = machine.frames();
-    let reserved = Frame::new(8 * GIB / PAGE_BYTES);
+    let reserved = Frame::new(8 * GIANT_BYTES / PAGE_BYTES);
     assert_eq!(frames.is_allocated(reserved), Some(true));
     assert_eq!(
-        frames.is_allocated(Frame::new(9 * GIB / PAGE_BYTES + 5)),
+        frames.is_allocated(Frame::new(9 * GIANT_BYTES / PAGE_BYTES + 5)),
         Some(true)
     );
     // Node 1 holds 5 GiB: one is not accepted, one holds the reserved frames and the tables.
@@ -345,10 +354,11 @@ fn reserved_and_untouchable_memory_stays_out_until_it_is_freed() {
 #[test]
 fn memory_reserved_for_ever_cannot_be_freed() {
     let mut machine = two_nodes();
-    machine
-        .reserved
-        .push(range(8 * GIB + 100, 8 * GIB + PAGE_BYTES + 900));
-    let no_map = range(9 * GIB, 10 * GIB);
+    machine.reserved.push(range(
+        8 * GIANT_BYTES + 100,
+        8 * GIANT_BYTES + PAGE_BYTES + 900,
+    ));
+    let no_map = range(9 * GIANT_BYTES, 10 * GIANT_BYTES);
     machine.memory.push((1, no_map, EarlyFlags::NOMAP));
     let frames = machine.frames_with_cpus(1);
     let before = frames.statistics();
@@ -428,12 +438,12 @@ fn interleaved_nodes_and_slivers_work() {
     // 4 MiB stripes of two nodes, and single pages between holes.
     let mut rows: Vec<_> = (0..64u16)
         .map(|at| {
-            let start = 4 * GIB + u64::from(at) * 4 * MIB;
+            let start = 4 * GIANT_BYTES + u64::from(at) * 4 * MIB;
             (at % 2, range(start, start + 4 * MIB))
         })
         .collect();
     rows.extend((0..100).map(|at| {
-        let start = 5 * GIB + at * 0x5000;
+        let start = 5 * GIANT_BYTES + at * 0x5000;
         (1, range(start, start + 0x1000))
     }));
     let frames = Machine::new(&rows).frames();
@@ -441,8 +451,8 @@ fn interleaved_nodes_and_slivers_work() {
     for node in [0, 1] {
         while let Ok(frame) = frames.allocate(page().only_on(NodeId(node))) {
             let addr = frame.addr().get();
-            let owner = if addr < 5 * GIB {
-                (addr - 4 * GIB) / (4 * MIB) % 2
+            let owner = if addr < 5 * GIANT_BYTES {
+                (addr - 4 * GIANT_BYTES) / (4 * MIB) % 2
             } else {
                 1
             };
@@ -512,13 +522,13 @@ fn unknown_nodes_and_frames_beyond_all_addresses_are_harmless() {
 
 #[test]
 fn memory_up_to_the_last_address_works() {
-    let top = range(u64::MAX - GIB + 1, u64::MAX);
-    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB)), (0, top)]).frames();
+    let top = range(u64::MAX - GIANT_BYTES + 1, u64::MAX);
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)), (0, top)]).frames();
     let mut blocks = 0;
     while frames.allocate(Request::new(Order::HUGE)).is_ok() {
         blocks += 1;
     }
-    assert!(blocks > 2 * GIB / HUGE_BYTES - 24, "{blocks}");
+    assert!(blocks > 2 * GIANT_BYTES / HUGE_BYTES - 24, "{blocks}");
     frames.validate().unwrap();
 }
 
@@ -526,7 +536,7 @@ fn memory_up_to_the_last_address_works() {
 fn a_machine_of_many_nodes_reports_out_of_memory() {
     let rows: Vec<_> = (0..512)
         .map(|node| {
-            let start = 4 * GIB + u64::from(node) * MIB;
+            let start = 4 * GIANT_BYTES + u64::from(node) * MIB;
             (node, range(start, start + MIB))
         })
         .collect();
@@ -577,7 +587,7 @@ fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
     }
     // All there is, and no more.
     let on_one = page().only_on(NodeId(1));
-    let all = usize::try_from(4 * GIB / PAGE_BYTES).unwrap();
+    let all = usize::try_from(4 * GIANT_BYTES / PAGE_BYTES).unwrap();
     let mut blocks = vec![Frame::new(0); all + 5];
     let count = frames.allocate_bulk(on_one, &mut blocks).unwrap();
     assert!(count < all && frames.allocate(on_one).is_err());
@@ -626,8 +636,8 @@ fn free_blocks_are_counted_by_order() {
 fn rows_of_free_blocks_are_those_of_buddyinfo() {
     let frames = Machine::new(&[
         (0, range(MIB, 32 * MIB)),
-        (0, range(4 * GIB, 6 * GIB)),
-        (1, range(6 * GIB, 7 * GIB)),
+        (0, range(4 * GIANT_BYTES, 6 * GIANT_BYTES)),
+        (1, range(6 * GIANT_BYTES, 7 * GIANT_BYTES)),
     ])
     .frames();
     frames.allocate(page()).unwrap();
@@ -655,7 +665,7 @@ fn rows_of_free_blocks_are_those_of_buddyinfo() {
 #[test]
 fn statistics_are_one_line() {
     const PAGE_KIB: u64 = PAGE_BYTES / 1024;
-    let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 6 * GIANT_BYTES))]).frames();
     let seen = frames.statistics();
     let line = seen.to_string();
     let rest = seen.managed_frames - seen.free_frames;

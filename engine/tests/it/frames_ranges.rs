@@ -7,21 +7,24 @@ use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Deallocate, Frames, Owned, RangeError, Request, Statistics};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range};
+use kit::{GIANT_BYTES, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range};
 
-/// Two nodes of 4 GiB each; the first has the usual holes.
+/// Two nodes of 4 giant frames (GiB) each; the first has the usual holes.
 fn two_nodes() -> Machine {
-    Machine::new(&[
-        (0, range(0x1000, 0x9f000)),
-        (0, range(MIB, 3 * GIB)),
-        (0, range(4 * GIB, 5 * GIB)),
-        (1, range(5 * GIB, 9 * GIB)),
-    ])
+    Machine {
+        policy: Some(kit::DMA32_OF_GIANTS),
+        ..Machine::new(&[
+            (0, range(0x1000, 0x9f000)),
+            (0, range(MIB, 3 * GIANT_BYTES)),
+            (0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)),
+            (1, range(5 * GIANT_BYTES, 9 * GIANT_BYTES)),
+        ])
+    }
 }
 
 /// For what no size of memory matters to: its books are short, also under Miri.
 fn small() -> Machine {
-    Machine::new(&[(0, range(4 * GIB, 4 * GIB + 64 * MIB))])
+    Machine::new(&[(0, range(4 * GIANT_BYTES, 4 * GIANT_BYTES + 64 * MIB))])
 }
 
 fn pages(start: u64, end: u64) -> FrameRange {
@@ -42,7 +45,7 @@ fn contiguous_frames_stay_on_their_node_and_in_their_zone() {
     let at = |count, align, request| frames.allocate_frames(count, align, request);
     // More than a giant frame, aligned to it, where the request says.
     let three = at(3 * giant, giant, page().on(NodeId(1))).unwrap();
-    assert_eq!(three.addrs(), range(5 * GIB, 8 * GIB));
+    assert_eq!(three.addrs(), range(5 * GIANT_BYTES, 8 * GIANT_BYTES));
     // What is left of node 1 is too short, and node 0 has no such zone as large.
     let two = page().only_on(NodeId(1));
     assert_eq!(
@@ -57,7 +60,7 @@ fn contiguous_frames_stay_on_their_node_and_in_their_zone() {
     );
     // Not exactly there: the nearest node helps, from a lower zone, never across a hole.
     let low = at(2 * giant, giant, page().on(NodeId(1))).unwrap();
-    assert_eq!(low.addrs(), range(GIB, 3 * GIB));
+    assert_eq!(low.addrs(), range(GIANT_BYTES, 3 * GIANT_BYTES));
     let dma = at(5, 1, page().zone(ZoneKind::Dma)).unwrap();
     assert!(dma.end().addr().get() <= 16 * MIB);
     // The request's order is an alignment too.
@@ -82,7 +85,7 @@ fn alignment_may_exceed_the_size_and_a_giant_frame() {
     let behind = Frame::new(sixteen.end().get());
     assert_eq!(frames.is_allocated(behind), Some(false));
     let large = frames.allocate_frames(two_gib, two_gib, node).unwrap();
-    assert_eq!(large.addrs(), range(6 * GIB, 8 * GIB));
+    assert_eq!(large.addrs(), range(6 * GIANT_BYTES, 8 * GIANT_BYTES));
     frames.validate().unwrap();
 }
 
@@ -90,14 +93,21 @@ fn alignment_may_exceed_the_size_and_a_giant_frame() {
 fn given_ranges_cross_zones_and_nodes_but_no_hole() {
     // Node 0 has memory above node 1 too: there its tables are, not at the border.
     let mut machine = two_nodes();
-    let above = (0, range(9 * GIB, 10 * GIB), EarlyFlags::NONE);
+    let above = (
+        0,
+        range(9 * GIANT_BYTES, 10 * GIANT_BYTES),
+        EarlyFlags::NONE,
+    );
     machine.memory.push(above);
     let frames = machine.frames();
     let before = frames.statistics();
     // From zone DMA into DMA32, and from one node to the other.
     for range in [
-        pages(15 * MIB + 0x3000, 21 * MIB),
-        pages(5 * GIB - 0x5000, 6 * GIB + 0x1000),
+        pages(15 * MIB + 3 * PAGE_BYTES, 21 * MIB),
+        pages(
+            5 * GIANT_BYTES - 5 * PAGE_BYTES,
+            6 * GIANT_BYTES + PAGE_BYTES,
+        ),
     ] {
         frames.allocate_range(range).unwrap();
         let taken = frames.statistics().free_frames;
@@ -110,8 +120,8 @@ fn given_ranges_cross_zones_and_nodes_but_no_hole() {
         let free = RangeError::NotAllocated { range, frame };
         assert_eq!(frames.free_frames(range), Err(free));
     }
-    let range = pages(2 * GIB, 4 * GIB + MIB);
-    let frame = pages(3 * GIB, 4 * GIB).start();
+    let range = pages(2 * GIANT_BYTES, 4 * GIANT_BYTES + MIB);
+    let frame = pages(3 * GIANT_BYTES, 4 * GIANT_BYTES).start();
     let hole = Err(RangeError::OutsideMemory { range, frame });
     assert_eq!(frames.allocate_range(range), hole);
     assert_eq!(frames.free_frames(range), hole);
@@ -122,12 +132,12 @@ fn given_ranges_cross_zones_and_nodes_but_no_hole() {
 #[test]
 fn a_range_in_use_is_rolled_back_and_reported() {
     let frames = two_nodes().frames();
-    let used = Frame::new(7 * GIB / PAGE_BYTES + 1234);
+    let used = Frame::new(7 * GIANT_BYTES / PAGE_BYTES + 1234);
     frames
         .allocate_range(kit::block(used, Order::PAGE))
         .unwrap();
     let before = frames.statistics();
-    let range = pages(6 * GIB, 8 * GIB);
+    let range = pages(6 * GIANT_BYTES, 8 * GIANT_BYTES);
     let in_use = RangeError::InUse { range, frame: used };
     assert_eq!(frames.allocate_range(range), Err(in_use));
     unchanged(&frames, before);
@@ -142,7 +152,7 @@ fn a_range_in_use_is_rolled_back_and_reported() {
 
 #[test]
 fn cached_frames_are_drained_or_reported() {
-    let machine = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]);
+    let machine = Machine::new(&[(0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES))]);
     let frames = machine.frames_with_cpus(2);
     let free = frames.statistics().free_frames;
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
@@ -168,9 +178,14 @@ fn cached_frames_are_drained_or_reported() {
 
 #[test]
 fn isolated_frames_can_be_freed_but_not_allocated() {
-    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).frames();
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES))]).frames();
     let before = frames.statistics();
-    let huges = |start, end| pages(4 * GIB + start * HUGE_BYTES, 4 * GIB + end * HUGE_BYTES);
+    let huges = |start, end| {
+        pages(
+            4 * GIANT_BYTES + start * HUGE_BYTES,
+            4 * GIANT_BYTES + end * HUGE_BYTES,
+        )
+    };
     let (all, held) = (huges(8, 12), huges(8, 10));
     frames.allocate_range(held).unwrap();
     let isolation = frames.isolate(all).unwrap();
@@ -216,8 +231,8 @@ fn invalid_requests_are_refused() {
 
 #[test]
 fn memory_up_to_the_last_address_has_ranges() {
-    let top = range(u64::MAX - GIB + 1, u64::MAX);
-    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB)), (0, top)]).frames();
+    let top = range(u64::MAX - GIANT_BYTES + 1, u64::MAX);
+    let frames = Machine::new(&[(0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)), (0, top)]).frames();
     let all = top.inner_frames();
     // The tables lie at the end.
     let Err(RangeError::InUse { frame, .. }) = frames.allocate_range(all) else {
@@ -227,7 +242,7 @@ fn memory_up_to_the_last_address_has_ranges() {
     frames.allocate_range(all).unwrap();
     frames.free_frames(all).unwrap();
     let allocate = || frames.allocate_frames(all.count(), 1, page()).unwrap();
-    assert_eq!(allocate().start(), Frame::new(4 * GIB / PAGE_BYTES));
+    assert_eq!(allocate().start(), Frame::new(4 * GIANT_BYTES / PAGE_BYTES));
     assert_eq!(allocate(), all);
     frames.validate().unwrap();
 }
@@ -292,17 +307,17 @@ fn a_kernel_s_own_deallocate_has_no_size() {
 /// The words of a giant frame that is one block were never written: Miri detects a read.
 #[test]
 fn blocks_beside_a_giant_frame_are_freed_in_bulk() {
-    let all = Machine::new(&[(0, range(4 * GIB, 7 * GIB))]).frames();
+    let all = Machine::new(&[(0, range(4 * GIANT_BYTES, 7 * GIANT_BYTES))]).frames();
     let giant = all.allocate(Request::new(Order::GIANT)).unwrap();
     let pages = [giant, Frame::new(giant.get() + 1)];
     all.free_bulk(&pages, Order::PAGE).unwrap();
     assert_eq!(pages.map(|page| all.is_allocated(page)), [Some(false); 2]);
     // Nor of one that is free.
     let free = Frame::new(
-        if giant.get() < 5 * GIB / PAGE_BYTES {
-            5 * GIB
+        if giant.get() < 5 * GIANT_BYTES / PAGE_BYTES {
+            5 * GIANT_BYTES
         } else {
-            4 * GIB
+            4 * GIANT_BYTES
         } / PAGE_BYTES,
     );
     let wild = [free, Frame::new(free.get() + 1)];

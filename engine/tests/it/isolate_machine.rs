@@ -8,14 +8,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{BlockError, DrainRequest, Holder, Hooks, Refusal, Request};
 use firstlight::node::NodeId;
-use kit::{GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range};
+use kit::{GIANT_BYTES, GIANT_HUGES, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range};
 
 fn machine() -> Machine {
-    Machine::new(&[
-        (0, range(MIB, 3 * GIB)),
-        (0, range(4 * GIB, 7 * GIB)),
-        (1, range(7 * GIB, 7 * GIB + 64 * MIB + 5 * PAGE_BYTES)),
-    ])
+    Machine {
+        policy: Some(kit::DMA32_OF_GIANTS),
+        ..Machine::new(&[
+            (0, range(MIB, 3 * GIANT_BYTES)),
+            (0, range(4 * GIANT_BYTES, 7 * GIANT_BYTES)),
+            (
+                1,
+                range(7 * GIANT_BYTES, 7 * GIANT_BYTES + 64 * MIB + 5 * PAGE_BYTES),
+            ),
+        ])
+    }
 }
 
 fn frames(start: u64, end: u64) -> FrameRange {
@@ -27,7 +33,7 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
     let all = machine().frames_with_cpus(1);
     let free = all.statistics();
     // Beyond a giant frame, from the middle of one to the middle of another.
-    let away = frames(4 * GIB + 512 * MIB, 6 * GIB + 256 * MIB);
+    let away = frames(4 * GIANT_BYTES + 512 * MIB, 6 * GIANT_BYTES + 256 * MIB);
     let isolation = all.isolate(away).unwrap();
     assert_eq!(isolation.first_in_use(), None);
     assert_eq!(
@@ -71,7 +77,7 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
 fn frames_freed_into_an_isolated_range_stay_there() {
     let all = machine().frames_with_cpus(1);
     let free = all.statistics();
-    let away = frames(4 * GIB, 7 * GIB);
+    let away = frames(4 * GIANT_BYTES, 7 * GIANT_BYTES);
     // The allocator's own tables.
     let reserved = all.isolate(away).unwrap().frames_in_use();
     let mut cpu = all.cpu(0, NodeId(0)).unwrap();
@@ -124,9 +130,11 @@ fn frames_freed_into_an_isolated_range_stay_there() {
     all.validate().unwrap();
     assert_eq!(all.statistics(), free);
     // Without the tables it is taken, and is allocated as any other block.
-    let isolation = all.isolate(frames(4 * GIB, 6 * GIB)).unwrap();
+    let isolation = all
+        .isolate(frames(4 * GIANT_BYTES, 6 * GIANT_BYTES))
+        .unwrap();
     let taken = isolation.take().unwrap();
-    assert_eq!(taken, frames(4 * GIB, 6 * GIB));
+    assert_eq!(taken, frames(4 * GIANT_BYTES, 6 * GIANT_BYTES));
     all.validate().unwrap();
     assert_eq!(
         all.statistics().free_frames,
@@ -134,7 +142,7 @@ fn frames_freed_into_an_isolated_range_stay_there() {
     );
     assert_eq!(all.is_allocated(taken.start()), Some(true));
     for giant in 4..6 {
-        all.free(Frame::new(giant * GIB / PAGE_BYTES), Order::GIANT)
+        all.free(Frame::new(giant * GIANT_BYTES / PAGE_BYTES), Order::GIANT)
             .unwrap();
     }
     drop(cpu);
@@ -145,7 +153,7 @@ fn frames_freed_into_an_isolated_range_stay_there() {
 #[test]
 fn a_range_in_use_is_not_taken_and_is_released() {
     let all = machine().frames_with_cpus(1);
-    let low = frames(MIB, 3 * GIB);
+    let low = frames(MIB, 3 * GIANT_BYTES);
     let isolation = all.isolate(low).unwrap();
     assert_eq!(isolation.first_in_use(), None);
     drop(isolation);
@@ -182,21 +190,24 @@ fn only_ends_of_memory_may_be_unaligned() {
         all.free(frame, Order::PAGE).unwrap();
     }
     all.validate().unwrap();
-    let odd = frames(4 * GIB, 4 * GIB + 3 * PAGE_BYTES);
+    let odd = frames(4 * GIANT_BYTES, 4 * GIANT_BYTES + 3 * PAGE_BYTES);
     assert_eq!(
         all.isolate(odd).unwrap_err(),
         kit::refused(odd.addrs(), Refusal::Misaligned)
     );
-    let hole = frames(3 * GIB, 4 * GIB);
+    let hole = frames(3 * GIANT_BYTES, 4 * GIANT_BYTES);
     assert_eq!(
         all.isolate(hole).unwrap_err(),
         kit::refused(hole.addrs(), Refusal::NotMemory)
     );
     // Over a hole, and over another isolation.
     let free = all.statistics();
-    let across = frames(2 * GIB, 5 * GIB);
+    let across = frames(2 * GIANT_BYTES, 5 * GIANT_BYTES);
     let first = all
-        .isolate(frames(4 * GIB + HUGE_BYTES, 4 * GIB + 2 * HUGE_BYTES))
+        .isolate(frames(
+            4 * GIANT_BYTES + HUGE_BYTES,
+            4 * GIANT_BYTES + 2 * HUGE_BYTES,
+        ))
         .unwrap();
     let frame = first.range().start();
     let both = all.isolate(across).unwrap_err();
@@ -226,7 +237,7 @@ fn a_cpu_with_an_empty_cache_is_requested_to_drain_too() {
     let reached: &'static Reached = Box::leak(Box::default());
     let all = kit::with_cpus(machine().frames(), 3).with_hooks(reached);
     let mut cpu = all.cpu(1, NodeId(0)).unwrap();
-    let away = frames(5 * GIB, 6 * GIB);
+    let away = frames(5 * GIANT_BYTES, 6 * GIANT_BYTES);
     drop(all.isolate(away).unwrap());
     cpu.poll();
     drop(all.isolate(away).unwrap());
@@ -251,7 +262,11 @@ fn meet(at: &AtomicU32, step: u32) {
 /// its CPU frees them.
 #[test]
 fn isolated_frames_cached_by_a_call_are_freed_by_the_next() {
-    let all = Machine::new(&[(0, range(4 * GIB, 4 * GIB + 128 * HUGE_BYTES))]).frames_with_cpus(1);
+    let all = Machine::new(&[(
+        0,
+        range(4 * GIANT_BYTES, 4 * GIANT_BYTES + 128 * HUGE_BYTES),
+    )])
+    .frames_with_cpus(1);
     // All is in use but one huge frame, and that in part: it is where a refill goes.
     let huge = Request::new(Order::HUGE);
     let first = all.allocate(huge).unwrap();

@@ -11,7 +11,7 @@ use firstlight::frames::{
     Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, HUGE_BYTES, HUGE_FRAMES, MIB, range};
+use kit::{GIANT_BYTES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, range};
 
 const PAGE: Request = Request::new(Order::PAGE);
 
@@ -27,15 +27,21 @@ fn over<'m>(bytes: PhysRange, ranges: usize) -> Frames<'m> {
 
 #[test]
 fn memory_is_there_once_it_is_added() {
-    let frames = over(range(0, 8 * GIB), 8);
+    let frames = over(range(0, 8 * GIANT_BYTES), 8);
     assert!(frames.allocate(PAGE).is_err());
     assert_eq!(frames.statistics(), Default::default());
-    frames.add(range(5 * GIB, 5 * GIB + MIB)).unwrap();
+    frames
+        .add(range(5 * GIANT_BYTES, 5 * GIANT_BYTES + MIB))
+        .unwrap();
     let first = frames.allocate(PAGE).unwrap();
-    assert_eq!(first, Frame::new(5 * GIB / PAGE_BYTES));
+    assert_eq!(first, Frame::new(5 * GIANT_BYTES / PAGE_BYTES));
     // Neighbours become one block, whatever the order they come in.
-    frames.add(range(5 * GIB + 3 * MIB, 6 * GIB)).unwrap();
-    frames.add(range(5 * GIB + MIB, 5 * GIB + 3 * MIB)).unwrap();
+    frames
+        .add(range(5 * GIANT_BYTES + 3 * MIB, 6 * GIANT_BYTES))
+        .unwrap();
+    frames
+        .add(range(5 * GIANT_BYTES + MIB, 5 * GIANT_BYTES + 3 * MIB))
+        .unwrap();
     frames.free(first, Order::PAGE).unwrap();
     assert_eq!(frames.allocate(Request::new(Order::GIANT)).unwrap(), first);
     let low = PAGE.zone(ZoneKind::Dma);
@@ -43,7 +49,7 @@ fn memory_is_there_once_it_is_added() {
     frames.add(range(MIB, 2 * MIB)).unwrap();
     assert_eq!(frames.allocate(low).unwrap(), Frame::new(MIB / PAGE_BYTES));
     let statistics = frames.statistics();
-    assert_eq!(statistics.managed_frames, (GIB + MIB) / PAGE_BYTES);
+    assert_eq!(statistics.managed_frames, (GIANT_BYTES + MIB) / PAGE_BYTES);
     assert_eq!(statistics.free_frames, MIB / PAGE_BYTES - 1);
     frames.validate().unwrap();
 }

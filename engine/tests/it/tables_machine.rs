@@ -193,6 +193,10 @@ fn room_for(ranges: &[PhysRange]) -> u64 {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "page-64k",
+    ignore = "the tables of a GiB are less than a page"
+)]
 #[cfg_attr(miri, ignore = "machines of terabytes")]
 fn space_for_tables_follows_memory() {
     let gibs = |from: u64, to: u64| range(from * GIB, to * GIB);
@@ -306,6 +310,10 @@ fn tables_keep_off_preserved_and_movable_memory() {
 }
 
 #[test]
+#[cfg_attr(
+    any(feature = "page-16k", feature = "page-64k"),
+    ignore = "tables of this machine are less than a huge frame of 32 MiB"
+)]
 fn tables_fit_where_whole_huge_frames_do_not() {
     // 32 GiB need 2.1 MiB of tables; 3.5 MiB are free, none of it two huge frames.
     let mut machine = Machine::new(&[(0, range(4 * GIB, 36 * GIB))]);

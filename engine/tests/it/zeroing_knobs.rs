@@ -46,7 +46,8 @@ fn knobs_decide_how_much_and_when() {
     assert_eq!(
         error.to_string(),
         format!(
-            "batch_bytes can't be 3145728: expected a power of two from {PAGE_BYTES} to 536870912"
+            "batch_bytes can't be 3145728: expected a power of two from {PAGE_BYTES} to {}",
+            GIANT_BYTES / 2
         )
     );
     assert_eq!(zeroing.knobs(), before);

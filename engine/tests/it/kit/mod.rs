@@ -50,6 +50,12 @@ pub(crate) const ZONES_OF_HUGES: LayoutPolicy = LayoutPolicy {
     ..DMA_OF_HUGES
 };
 
+/// Zone DMA32 ends at 4 giant frames: at 4 GiB with pages of 4 or 16 KiB, as by default.
+pub(crate) const DMA32_OF_GIANTS: LayoutPolicy = LayoutPolicy {
+    dma32_end: Frame::new(4 * GIANT_FRAMES),
+    ..LayoutPolicy::DEFAULT
+};
+
 pub(crate) fn range(start: u64, end: u64) -> PhysRange {
     PhysRange::new(start, end).expect("a range that does not end before it starts")
 }

@@ -203,7 +203,7 @@ fn what_comes_may_have_its_descriptors_elsewhere() {
         &[(0, range(8 * GIB, 9 * GIB))],
         &LayoutPolicy::DEFAULT,
     );
-    let all = FrameRange::new(4 * GIANT_FRAMES, 9 * GIANT_FRAMES).unwrap();
+    let all = range(4 * GIB, 9 * GIB).inner_frames();
     let base = crate::memmap_machine::linear::array::<Sixteen>(all.start().get(), all.count());
     let directory = storage(Memmap::<Sixteen>::directory_bytes(all) as u64);
     // SAFETY: there is space for these frames, leaked, which no other code uses.
@@ -220,7 +220,7 @@ fn what_comes_may_have_its_descriptors_elsewhere() {
     let descriptor = memmap.of(first).unwrap();
     assert!(std::ptr::eq(
         descriptor,
-        base.wrapping_add(8 * GIANT_FRAMES as usize)
+        base.wrapping_add(first.get() as usize)
     ));
     assert!(descriptor.is_fresh(memmap.place(first).unwrap()));
     frames.free(first, Order::PAGE).unwrap();
