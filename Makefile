@@ -45,7 +45,7 @@ PAGE_CASES ?= 10
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help build image stick run test test-workspace test-features test-pages nightly mutants coverage stress verify verify-planted soak slurm kubernetes pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts profile boot-counts arm check check-host check-fuzz check-bare check-kubernetes publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
+.PHONY: help build image stick run test test-workspace test-features test-pages test-pages-long nightly mutants coverage stress verify verify-planted soak slurm kubernetes pairs libvirt systemd cloud-hypervisor deb rpm dist publish-order rules bench measurements picture counts profile boot-counts arm check check-host check-fuzz check-bare check-kubernetes publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom loom-whole fuzz guests port-c port-ostd port-ostd-stress port-small port-hello port-features foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -106,14 +106,22 @@ test-features: setup
 	@$(TEST_ANEW:firstlight=firstlight-frames) --features check-double-free --lib -- caches_agree
 	@$(TEST_ANEW) --no-default-features --features movable --test it -- tables_machine:: frames_machine::
 
+TEST_PAGES = cargo test --quiet -p firstlight $(PAGES:%=-p %)
+# Those that fill a GiB with pages of 16 KiB, and one that searches it again and again.
+PAGES_LONG := reporting_machine:: zeroing_machine:: zeroing_knobs:: a_row_by_a_cpu_is_of_memory_that_is_accepted_near
+
 # Of each property one case in twenty: the code is that of 4 KiB, with other numbers.
 test-pages: setup ## test: the engine's crates with pages of 16 and of 64 KiB, and the aarch64 image, booted
 	@scripts/setup.sh target aarch64-unknown-none
 	@scripts/setup.sh qemu aarch64 || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@cargo test --quiet -p firstlight-lab --test it -- --ignored --nocapture boot_pages::
 	@for pages in page-16k page-64k; do \
-	    FIRSTLIGHT_MODEL_CASES=$(PAGE_CASES) cargo test --quiet $(PAGES:%=-p %) --features $$pages --lib; \
+	    FIRSTLIGHT_MODEL_CASES=$(PAGE_CASES) $(TEST_PAGES) --features $$pages --lib; \
 	done
+	@$(TEST_PAGES) --features page-16k --test it -- $(PAGES_LONG:%=--skip %)
+
+test-pages-long: setup ## long: all tests of the engine with pages of 16 and of 64 KiB (minutes)
+	@for pages in page-16k page-64k; do $(TEST_PAGES) --features $$pages --lib --test it; done
 
 stress: setup ## long: threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
