@@ -266,7 +266,7 @@ fn misuse_is_reported_and_changes_nothing() {
         assert_eq!(frames.free(frame, order), Err(error), "{error}");
         assert_eq!(frames.statistics(), before);
     }
-    let edge = Frame::new(u64::MAX / PAGE_BYTES & !(GIANT_FRAMES - 1));
+    let edge = Frame::new((u64::MAX / PAGE_BYTES) & !(GIANT_FRAMES - 1));
     assert!(matches!(
         frames.free(edge, Order::GIANT),
         Err(BlockError::OutsideMemory { .. })
