@@ -156,7 +156,7 @@ fn huge_frames_in_a_row_are_side_by_side() {
         frames
             .allocate_range(kit::block(held, Order::HUGE))
             .unwrap();
-        let free = frames.statistics().free_frames / 512;
+        let free = frames.statistics().free_huges;
         let taken = row_of_huge_frames(&frames, is_movable, free);
         // A giant frame begins where it was split, and at what is held.
         let apart = taken.windows(2).filter(|pair| !is_beside(pair, is_movable));
@@ -174,8 +174,14 @@ fn huge_frames_in_a_row_are_side_by_side() {
 #[test]
 fn huge_frames_in_a_row_go_on_in_the_next_giant_frame() {
     for (is_movable, memory) in [
-        (false, range(5 * GIB - 8 * MIB, 6 * GIB)),
-        (true, range(4 * GIB, 5 * GIB + 8 * MIB)),
+        (
+            false,
+            range(5 * GIANT_BYTES - 4 * HUGE_BYTES, 6 * GIANT_BYTES),
+        ),
+        (
+            true,
+            range(4 * GIANT_BYTES, 5 * GIANT_BYTES + 4 * HUGE_BYTES),
+        ),
     ] {
         let frames = Machine::new(&[(0, memory)]).frames();
         let taken = row_of_huge_frames(&frames, is_movable, 6);
@@ -195,7 +201,7 @@ fn row_of_huge_frames(frames: &Frames<'_>, is_movable: bool, count: u64) -> Vec<
         request
     };
     let taken = (0..count).map_while(|_| frames.allocate(request).ok());
-    taken.map(|frame| frame.get() / 512).collect()
+    taken.map(|frame| frame.get() / HUGE_FRAMES).collect()
 }
 
 /// Whether the second huge frame is the next one of a row.
