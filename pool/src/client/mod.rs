@@ -64,7 +64,7 @@ pub struct Allocated {
 struct Server(u32);
 
 impl Server {
-    /// Whether nobody need look where it listens.
+    /// Whether it may listen wherever it likes.
     fn is_trusted(&self) -> bool {
         self.0 == 0 || self.0 == owner::us() || owner::unmapped() == Some(self.0)
     }
