@@ -9,21 +9,8 @@ use firstlight::layout::ExtentKind;
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{
     GIANT_BYTES, GIANT_FRAMES, GIANT_HUGES, GIB, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, TIB, page,
-    range,
+    range, two_nodes,
 };
-
-/// Two nodes of 4 giant frames (GiB) each; the first has the usual holes.
-fn two_nodes() -> Machine {
-    Machine {
-        policy: Some(kit::DMA32_OF_GIANTS),
-        ..Machine::new(&[
-            (0, range(0x1000, 0x9f000)),
-            (0, range(MIB, 3 * GIANT_BYTES)),
-            (0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)),
-            (1, range(5 * GIANT_BYTES, 9 * GIANT_BYTES)),
-        ])
-    }
-}
 
 /// Orders of huge and giant frames.
 const HUGE: u8 = Order::HUGE.get();

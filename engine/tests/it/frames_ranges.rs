@@ -7,20 +7,7 @@ use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Deallocate, Frames, Owned, RangeError, Request, Statistics};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIANT_BYTES, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range};
-
-/// Two nodes of 4 giant frames (GiB) each; the first has the usual holes.
-fn two_nodes() -> Machine {
-    Machine {
-        policy: Some(kit::DMA32_OF_GIANTS),
-        ..Machine::new(&[
-            (0, range(0x1000, 0x9f000)),
-            (0, range(MIB, 3 * GIANT_BYTES)),
-            (0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)),
-            (1, range(5 * GIANT_BYTES, 9 * GIANT_BYTES)),
-        ])
-    }
-}
+use kit::{GIANT_BYTES, HUGE_BYTES, HUGE_FRAMES, MIB, Machine, page, range, two_nodes};
 
 /// For what no size of memory matters to: its books are short, also under Miri.
 fn small() -> Machine {

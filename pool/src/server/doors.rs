@@ -140,18 +140,18 @@ impl Doors {
     /// The folder of all grants, closed to others, and made where there is none. One that is there is not made again: that
     /// would wait for a process that lists the folder of the socket.
     fn all(&mut self) -> io::Result<Arc<OwnedFd>> {
-        let folder = &self.beside_it()?.folder;
+        let beside = self.beside_it()?;
         let name = Path::new(GrantId::ALL);
-        if let Some(all) = self.all.clone() {
-            // Of one that is held the name is known to the kernel.
-            if folder::is_at(&all, folder, name) {
-                folder::close(&all)?;
-                return Ok(all);
-            }
+        // Of one that is held the name is known to the kernel.
+        if let Some(held) = &self.all
+            && folder::is_at(held, &beside.folder, name)
+        {
+            folder::close(held)?;
+            return Ok(Arc::clone(held));
         }
-        let found = match folder::open_private(folder, name) {
+        let found = match all(beside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                folder::make(folder, name, Mode::RWXU)
+                folder::make(&beside.folder, name, Mode::RWXU)
             }
             found => found,
         };

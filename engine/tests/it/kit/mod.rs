@@ -107,6 +107,19 @@ pub(crate) fn huge() -> Request {
     Request::new(Order::HUGE)
 }
 
+/// Two nodes of 4 giant frames (GiB) each; the first has the usual holes.
+pub(crate) fn two_nodes() -> Machine {
+    Machine {
+        policy: Some(DMA32_OF_GIANTS),
+        ..Machine::new(&[
+            (0, range(0x1000, 0x9f000)),
+            (0, range(MIB, 3 * GIANT_BYTES)),
+            (0, range(4 * GIANT_BYTES, 5 * GIANT_BYTES)),
+            (1, range(5 * GIANT_BYTES, 9 * GIANT_BYTES)),
+        ])
+    }
+}
+
 /// All of this memory free, from the fourth giant frame (4 GiB) on, added to a machine that had none.
 pub(crate) fn added<'m>(bytes: u64) -> Frames<'m> {
     let memory = PhysRange::with_size(4 * GIANT_BYTES, bytes).unwrap();
